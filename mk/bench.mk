@@ -1,4 +1,4 @@
-# Figures: our kubelet beside upstream's and beside runtime calls by hand.
+# Benchmarks: our kubelet, upstream's kubelet, and runtime calls that are made directly.
 
 ONLY ?=
 RUNS ?= 20
@@ -6,5 +6,5 @@ PODS ?= 110
 PROFILE ?=
 
 .PHONY: bench
-bench: deps build ## measure against the figures (RUNS=n ONLY=F1,F2|all PODS=110 PROFILE=folder)
+bench: deps build ## run the benchmarks (RUNS=n ONLY=F1,F2|all PODS=110 PROFILE=folder)
 	@go run ./tools/bench -kubelet bin/kubelet -runs $(RUNS) -pods $(PODS) $(if $(ONLY),-only $(ONLY)) $(if $(PROFILE),-profile $(PROFILE))

@@ -1,4 +1,4 @@
-# Both agents, ours and upstream's, live the same generated histories.
+# Generated histories of pods, run on our agent and on upstream's.
 
 SEED ?= 1
 N    ?= 100

@@ -2,7 +2,7 @@
 
 RUN ?=
 
-# Part of `make test`, and looked at by `make check` like everything else.
+# Part of `make test`. `make check` vets and lints these tests like all others.
 test: e2e
 vet: vet-e2e
 lint: lint-e2e

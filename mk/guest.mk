@@ -1,7 +1,7 @@
-# Tests of the whole agent on control groups of version 2, in a User-Mode Linux
-# guest: test/guest. Not part of `make test`, for it takes several minutes.
+# Tests of the whole agent on cgroup v2, in a User-Mode Linux guest: test/guest.
+# Not part of `make test`, because they take several minutes.
 
-# Looked at by `make check` like everything else.
+# `make check` vets and lints these tests like all others.
 vet: vet-guest
 lint: lint-guest
 

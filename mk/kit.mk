@@ -1,7 +1,7 @@
 # Parity with upstream, row by row (docs/parity), random histories, and the stand-alone fakes.
 
-# Records of the tests that prove rows. They lie outside the checkout: the go
-# command does not cache tests that write inside it.
+# Records of the tests that prove rows. They are outside the checkout, because the
+# go command does not cache results of tests that write inside it.
 PARITY_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/keelson/parity
 export KEELSON_PARITY_DIR = $(PARITY_DIR)
 
@@ -22,5 +22,5 @@ fakecri: ## serve the fake container runtime on FAKECRI_SOCKET
 N ?= 1000
 SEED ?= 1
 .PHONY: histories
-histories: ## live through N histories of a node that are generated at random, from SEED on
+histories: ## run N random histories of a node, from SEED on
 	@GOGC=300 $(GO) test -count 1 -timeout 0 -run 'TestHistories$$' ./test/script -histories $(N) -seed $(SEED)

@@ -1,6 +1,5 @@
-# Real programs around the kubelet: what tests, clusters and the conformance
-# suite run on. Everything is built into, and unpacked in, a cache outside the
-# checkout (KEELSON_CACHE).
+# Real programs around the kubelet, for tests, clusters and the conformance suite.
+# They are built or unpacked into a cache outside the checkout (KEELSON_CACHE).
 
 KUBELET ?=
 RUNTIME ?= built
@@ -16,7 +15,7 @@ parts: deps ## build containerd, runc, CNI plugins, etcd and the control plane, 
 cluster: deps ## leave a one-node cluster running (KUBELET=file|upstream, RUNTIME=built|debian|path)
 	@go run ./tools/cluster $(if $(KUBELET),-kubelet '$(KUBELET)') -runtime $(RUNTIME) up
 
-cluster-down: ## take the cluster away
+cluster-down: ## remove the cluster
 	@go run ./tools/cluster down
 
 conformance: deps ## run upstream's NodeConformance specs (FOCUS=regexp, KUBELET=file|upstream)

@@ -24,7 +24,7 @@ import (
 	"keelson/internal/pods/explain"
 )
 
-const explainUsage = `kubelet explain says why a pod on this node is, or is not, running.
+const explainUsage = `kubelet explain shows why a pod on this node is, or is not, running.
 
 It asks the kubelet that runs on this machine, through a socket below its root
 directory; the API server is not needed. Only the administrator of the machine
@@ -157,7 +157,7 @@ func (a *request) write(out io.Writer, page string) error {
 	if err := os.WriteFile(a.page, []byte(page), 0o644); err != nil {
 		return fmt.Errorf("write page: %w", err)
 	}
-	_, err := fmt.Fprintf(out, "%s/%s is drawn in %s\n", a.namespace, a.name, a.page)
+	_, err := fmt.Fprintf(out, "wrote page of %s/%s to %s\n", a.namespace, a.name, a.page)
 	return err
 }
 

@@ -18,7 +18,7 @@ import (
 	"keelson/internal/serve/server"
 )
 
-// node knows three pods, of which two have the same name.
+// node has three pods, of which two have the same name.
 type node struct{}
 
 var seen = time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
@@ -73,7 +73,7 @@ func (node) List(context.Context) explain.List {
 	}}
 }
 
-// serve has the node answer below a root directory.
+// serve serves the node at the explain socket below a root directory.
 func serve(t *testing.T) (root string) {
 	t.Helper()
 	root = t.TempDir()
@@ -146,14 +146,15 @@ func TestExplain(t *testing.T) {
 		t.Errorf("of a namespace without pods: %d %s", code, out)
 	}
 	file := filepath.Join(t.TempDir(), "start.html")
-	if out, errs, code = ask("web", "-n", "two", "--html", file); code != 0 || out != "two/web is drawn in "+file+"\n" {
+	out, errs, code = ask("web", "-n", "two", "--html", file)
+	if code != 0 || out != "wrote page of two/web to "+file+"\n" {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
 	page, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What a user wrote into an error is text there, and nothing is fetched.
+	// Texts of errors are escaped, and the page loads nothing from elsewhere.
 	for _, absent := range []string{"<script", "http://", "https://", "src=", "@import"} {
 		if strings.Contains(string(page), absent) {
 			t.Errorf("the page has %s", absent)

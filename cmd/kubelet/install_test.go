@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// blocks are the commands of a page, by the heading that they stand below.
+// blocks returns the command blocks of a page, by their heading.
 func blocks(t *testing.T, page string) map[string][]string {
 	t.Helper()
 	text, err := os.ReadFile(page)
@@ -31,15 +31,15 @@ func blocks(t *testing.T, page string) map[string][]string {
 	return out
 }
 
-// scratch is a node that was made by kubeadm, below a directory. What would reach
-// the machine itself only says that it was called.
+// scratch is a directory with the files of a node that kubeadm has set up. Commands that would
+// change the machine are replaced by scripts that print their arguments.
 type scratch struct {
 	t    *testing.T
 	root string
 }
 
-// kubeadmConfig is what kubeadm writes, as far as it matters to --validate, and what
-// this machine may need to be no worse than a node.
+// kubeadmConfig has the fields that kubeadm writes and --validate checks, and settings with which
+// the configuration is valid on the machine of the test.
 const kubeadmConfig = head +
 	`authentication: {anonymous: {enabled: false}, webhook: {cacheTTL: 0s, enabled: true}, x509: {clientCAFile: /etc/kubernetes/pki/ca.crt}}
 authorization: {mode: Webhook, webhook: {cacheAuthorizedTTL: 0s, cacheUnauthorizedTTL: 0s}}
@@ -109,7 +109,7 @@ func (s *scratch) file(name, text string, mode os.FileMode) {
 	}
 }
 
-// run runs a block as it stands on the page, below the scratch root.
+// run runs a block of the page unchanged, except that its paths are below the scratch root.
 func (s *scratch) run(block string) (string, error) {
 	s.t.Helper()
 	for _, dir := range []string{"/var/", "/etc/", "/opt/"} {
@@ -122,7 +122,7 @@ func (s *scratch) run(block string) (string, error) {
 	return string(out), err
 }
 
-// TestInstallPage does what the page says to do, on a scratch node, and back.
+// TestInstallPage runs the commands of the page on a scratch node: installation and rollback.
 func TestInstallPage(t *testing.T) {
 	page := blocks(t, "../../docs/install.md")
 	there, back := page["Putting it in place"], page["Rollback"]
@@ -156,7 +156,7 @@ func TestInstallPage(t *testing.T) {
 	if out := do(there[3]); !strings.HasPrefix(out, "kubectl get node ") || strings.Count(out, "\n") != 2 {
 		t.Errorf("the node is looked at by %q", out)
 	}
-	// What the unit adds from the administrator's own file is judged, too.
+	// Flags that the unit reads from /etc/default/kubelet are validated, too.
 	s.file("etc/default/kubelet", "KUBELET_EXTRA_ARGS=--max-pods=-7\n", 0o644)
 	if out, err := s.run(there[1]); err == nil ||
 		!strings.Contains(out, "flag --max-pods: maxPods: -7 must not be negative") {

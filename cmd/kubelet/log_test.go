@@ -20,8 +20,8 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// voiceFor is a log that is closed, and the libraries' with it, when the test ends.
-func voiceFor(t *testing.T, out, errs io.Writer, cfg *config.Config) *processLog {
+// newTestLog returns a log for the test. It is closed, and klog is reset, when the test ends.
+func newTestLog(t *testing.T, out, errs io.Writer, cfg *config.Config) *processLog {
 	t.Helper()
 	v, err := newProcessLog(out, errs, cfg)
 	if err != nil {
@@ -37,14 +37,14 @@ func voiceFor(t *testing.T, out, errs io.Writer, cfg *config.Config) *processLog
 	return v
 }
 
-// Logs in JSON have the keys that collectors of Kubernetes' logs look for.
+// The JSON format has the keys that log collectors for Kubernetes expect.
 func TestJSONLogKeys(t *testing.T) {
 	parity.ProvesPart(t, 5, "CFG-92")
 	cfg := &config.Config{}
 	cfg.Kubelet.Logging.Format = "json"
 	cfg.Kubelet.Logging.Verbosity = 4
 	var out bytes.Buffer
-	log := voiceFor(t, io.Discard, &out, cfg)
+	log := newTestLog(t, io.Discard, &out, cfg)
 	log.Info("listening", "took", 1500*time.Microsecond)
 	log.Debug("step")
 	log.Error("cannot stop", "err", errors.New("no"))
@@ -70,13 +70,13 @@ func TestJSONLogKeys(t *testing.T) {
 	}
 }
 
-// What a line tells may have the name of a part of every line.
-func TestLinesMayTellATime(t *testing.T) {
+// Attributes may have the keys of the built-in fields: time, level, msg, source.
+func TestAttributesNamedAsBuiltinFields(t *testing.T) {
 	for _, format := range []string{"text", "json"} {
 		cfg := &config.Config{}
 		cfg.Kubelet.Logging.Format = format
 		var out bytes.Buffer
-		log := voiceFor(t, io.Discard, &out, cfg)
+		log := newTestLog(t, io.Discard, &out, cfg)
 		log.Warn("late", "time", 5*time.Second, "level", 3, "msg", 7, "source", 9)
 		if !strings.Contains(out.String(), "5s") {
 			t.Errorf("%s: %s", format, out.String())
@@ -84,7 +84,7 @@ func TestLinesMayTellATime(t *testing.T) {
 	}
 }
 
-// What is wrong goes to one stream and all the rest to another, whatever the format.
+// Errors are written to one stream and other records to another, in both formats.
 func TestSplitStreams(t *testing.T) {
 	parity.ProvesPart(t, 5, "CFG-92")
 	for _, format := range []string{"text", "json"} {
@@ -95,7 +95,7 @@ func TestSplitStreams(t *testing.T) {
 			routing := logsapi.OutputRoutingOptions{SplitStream: true}
 			l.Options.Text.OutputRoutingOptions, l.Options.JSON.OutputRoutingOptions = routing, routing
 			var out, errs bytes.Buffer
-			log := voiceFor(t, &out, &errs, cfg)
+			log := newTestLog(t, &out, &errs, cfg)
 			log.Info("news")
 			log.Warn("odd")
 			log.Error("wrong")
@@ -113,9 +113,9 @@ func TestSplitStreams(t *testing.T) {
 	}
 }
 
-// What is held back arrives when there is enough of it, when its time has come, and at
-// the end.
-func TestHeldBackLines(t *testing.T) {
+// Buffered lines are written when the buffer is full, after the flush period, and when the log is
+// closed.
+func TestBufferedLines(t *testing.T) {
 	parity.ProvesPart(t, 5, "CFG-92")
 	var mu sync.Mutex
 	var out bytes.Buffer
@@ -158,9 +158,9 @@ func TestHeldBackLines(t *testing.T) {
 	})
 }
 
-// A stream that cannot be written to for a while takes lines again afterwards. That
-// lines are lost is reported to the writer of the next one.
-func TestHeldBackLinesAfterAFullDisk(t *testing.T) {
+// A stream that could not be written to is used again when it can be. The loss of buffered lines is
+// returned as the error of the next Write.
+func TestBufferedLinesAfterFullDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		full := errors.New("no space left on device")
 		var broken error
@@ -186,7 +186,7 @@ func TestHeldBackLinesAfterAFullDisk(t *testing.T) {
 		set(full)
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
-		write("two\n", full) // of the one before
+		write("two\n", full) // the error of the line before
 		write("three is too long\n", full)
 		set(nil)
 		write("four\n", nil)
@@ -201,8 +201,8 @@ type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
-// Some files may say more than the rest, by the name of the file or by a pattern,
-// of which the first that matches counts.
+// Source files may have their own verbosity, by file name or by pattern. The first pattern that
+// matches is used.
 func TestVModule(t *testing.T) {
 	parity.ProvesPart(t, 5, "CFG-92")
 	for pattern, want := range map[string]string{
@@ -221,7 +221,7 @@ func TestVModule(t *testing.T) {
 			}
 		}
 		var out bytes.Buffer
-		log := voiceFor(t, io.Discard, &out, cfg).With("part", "x")
+		log := newTestLog(t, io.Discard, &out, cfg).With("part", "x")
 		for _, v := range []uint32{0, 2, 4, 6} {
 			log.Log(t.Context(), config.LogLevel(v), fmt.Sprintf("own %d.", v))
 			klog.V(klog.Level(v)).InfoS(fmt.Sprintf("library %d.", v))
@@ -240,12 +240,12 @@ func TestVModule(t *testing.T) {
 	}
 }
 
-// The libraries say as much as the agent, also when that is changed.
-func TestVerbosityHoldsForLibraries(t *testing.T) {
+// The verbosity also applies to klog, which libraries use, and to later changes.
+func TestVerbosityOfLibraries(t *testing.T) {
 	cfg := &config.Config{}
 	cfg.Kubelet.Logging.Verbosity = 2
 	var out bytes.Buffer
-	log := voiceFor(t, io.Discard, &out, cfg)
+	log := newTestLog(t, io.Discard, &out, cfg)
 	speak := func() string {
 		out.Reset()
 		for _, v := range []uint32{0, 2, 4} {

@@ -10,8 +10,8 @@ import (
 	"keelson/test/kit/need"
 )
 
-// TestUnitFiles has systemd read the units that are handed out: it passes over what
-// it does not know, with a line in the journal that is easily overlooked.
+// TestUnitFiles verifies the packaged units with systemd-analyze: systemd ignores unknown settings,
+// and reports them only in the journal.
 func TestUnitFiles(t *testing.T) {
 	analyze, err := exec.LookPath("systemd-analyze")
 	if err != nil {
@@ -23,7 +23,7 @@ func TestUnitFiles(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The programs are not installed here.
+		// The programs may not be installed on the machine of the test.
 		return strings.NewReplacer("/usr/bin/kubelet", "/bin/true", "/opt/keelson/bin/kubelet",
 			"/bin/true").Replace(string(text))
 	}

@@ -23,7 +23,7 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// asKubelet in the environment makes the test binary the kubelet.
+// asKubelet is the environment variable that makes the test binary run as the kubelet.
 const asKubelet = "KEELSON_TEST_AS_KUBELET"
 
 func TestMain(m *testing.M) {
@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 
 const head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 
-// alone is a configuration that touches little of the machine.
+// alone is a configuration that changes little on the machine.
 const alone = head + `authentication: {webhook: {enabled: false}, anonymous: {enabled: false}}
 authorization: {mode: AlwaysAllow}
 enableServer: false
@@ -74,15 +74,15 @@ func write(t *testing.T, path, text string) string {
 	return path
 }
 
-// missingPlugin asks for credentials of images from a program that is not installed.
+// missingPlugin is the configuration of a credential provider plugin that is not installed.
 const missingPlugin = `apiVersion: kubelet.config.k8s.io/v1
 kind: CredentialProviderConfig
 providers: [{name: missing, matchImages: [r.io], defaultCacheDuration: 1m, apiVersion: credentialprovider.kubelet.k8s.io/v1}]
 `
 
-// TestMistakes are those of a first-time user of the kubelet. Each
-// ends in one message that names the file, the field, the value and the cause.
-func TestMistakes(t *testing.T) {
+// TestConfigurationErrors has mistakes of first-time users. Each one results in one message with the file, the
+// field, the value and the cause.
+func TestConfigurationErrors(t *testing.T) {
 	parity.Proves(t, "CFG-15")
 	parity.ProvesPart(t, 2, "CFG-108")
 	dir := t.TempDir()
@@ -121,7 +121,7 @@ func TestMistakes(t *testing.T) {
 			[]string{"e.yaml: tlsCertFile: ", "must be a certificate for the key in tlsPrivateKeyFile, " + good}},
 		{"a runtime that is no socket", []string{"--config=" + good, "--container-runtime-endpoint=unix://" + notASocket},
 			[]string{`flag --container-runtime-endpoint: containerRuntimeEndpoint: "unix://` + notASocket +
-				`" must be the socket of a container runtime, and ` + notASocket + " is none"}},
+				`" must be the socket of a container runtime, and ` + notASocket + " is not a socket"}},
 		{"a runtime that is no endpoint", []string{"--config=" + good, "--container-runtime-endpoint=tcp://1.2.3.4:5"},
 			[]string{"containerRuntimeEndpoint: \"tcp://1.2.3.4:5\" must be the socket of a container runtime: "}},
 		{"a plugin that is not there", []string{
@@ -155,7 +155,7 @@ func TestMistakes(t *testing.T) {
 				write(t, dir+"/kc3", "contexts: [{name: x, context: {cluster: c}}]\ncurrent-context: x\n"),
 		},
 			[]string{`--kubeconfig: "` + dir +
-				`/kc3" must be a kubeconfig that says the server of the cluster "c", which its context "x" names`}},
+				`/kc3" must be a kubeconfig with a server for the cluster "c", which its context "x" names`}},
 		{"a word", []string{"start"}, []string{`unknown command "start"`}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -181,8 +181,8 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// TestASetupThatFailsEndsTheProgram: the event for the cluster is tested elsewhere.
-func TestASetupThatFailsEndsTheProgram(t *testing.T) {
+// TestFailedSetupEndsProcess: the exit status is 1. The event is tested elsewhere.
+func TestFailedSetupEndsProcess(t *testing.T) {
 	parity.ProvesPart(t, 2, "NODE-11")
 	dir := t.TempDir()
 	root := write(t, dir+"/root", "")
@@ -194,7 +194,7 @@ func TestASetupThatFailsEndsTheProgram(t *testing.T) {
 
 func TestShowConfig(t *testing.T) {
 	dir := t.TempDir()
-	// Where there are drop-ins, an empty list of the file gives way to the default, as upstream has it.
+	// With drop-ins, an empty list in the configuration file is replaced by the default, as upstream.
 	text := strings.Replace(alone, "enforceNodeAllocatable: []", "enforceNodeAllocatable: [none]", 1)
 	file := write(t, dir+"/k.yaml", text+"staticPodURLHeader: {Authorization: [secret]}\n")
 	if err := os.Mkdir(dir+"/d", 0o755); err != nil {
@@ -222,7 +222,7 @@ func TestShowConfig(t *testing.T) {
 			t.Errorf("%s comes from %q (shown %v), want %q", line, from, there, want)
 		}
 	}
-	// What is shown is a configuration file that says the same.
+	// The output is a configuration file with the same effect.
 	shown := write(t, dir+"/shown.yaml", out)
 	code2, again, complaints := kubelet(t, "--config="+shown, "--show-config")
 	plain := func(s string) string {
@@ -240,8 +240,8 @@ func TestShowConfig(t *testing.T) {
 	}
 }
 
-// running is a kubelet over a runtime that runs nothing, with a service manager
-// that listens.
+// running is a kubelet process with a fake runtime, and a socket that receives its notifications
+// for the service manager.
 type running struct {
 	t      *testing.T
 	cmd    *exec.Cmd
@@ -250,12 +250,12 @@ type running struct {
 	states chan string
 }
 
-// begin starts a kubelet. It leaves nothing behind: its mounts are in a namespace
-// of its own.
+// begin starts a kubelet. Its mounts are in a mount namespace of its own, so that none is left
+// after the test.
 func begin(t *testing.T, env []string, args ...string) *running {
 	t.Helper()
 	need.Root(t, "mounting")
-	dir, err := os.MkdirTemp("", "kubelet") // a socket's path is short
+	dir, err := os.MkdirTemp("", "kubelet") // the length of socket paths is limited
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -275,7 +275,7 @@ func begin(t *testing.T, env []string, args ...string) *running {
 		t.Fatal(err)
 	}
 	r := &running{t: t, cri: cri, log: make(chan string, 1000), states: make(chan string, 1000)}
-	if err := os.MkdirAll(dir+"/root/device-plugins", 0o750); err != nil { // not the machine's
+	if err := os.MkdirAll(dir+"/root/device-plugins", 0o750); err != nil { // in place of that of the machine
 		t.Fatal(err)
 	}
 	r.cmd = exec.Command(exe, append([]string{
@@ -316,7 +316,7 @@ func begin(t *testing.T, env []string, args ...string) *running {
 	return r
 }
 
-// until waits for a line or a state that begins or contains so.
+// until waits for a log line or a state that contains want.
 func (r *running) until(c chan string, want string) string {
 	r.t.Helper()
 	var seen []string
@@ -344,8 +344,8 @@ func (r *running) signal(s syscall.Signal) {
 	}
 }
 
-// TestServiceManager: the manager hears when the agent is ready, that it lives, when
-// it reads its configuration again, and that it stops.
+// TestServiceManager: the service manager is notified when the agent is ready, alive (watchdog),
+// reloading and stopping.
 func TestServiceManager(t *testing.T) {
 	parity.ProvesPart(t, 5, "SRV-05")
 	dir := t.TempDir()
@@ -390,16 +390,15 @@ func TestServiceManager(t *testing.T) {
 	}
 }
 
-// TestAskedAgain: a second signal to end, while it waits for something, does
-// not want to wait.
-func TestAskedAgain(t *testing.T) {
+// TestSecondSIGTERM: a second SIGTERM ends the process at once, even if it waits for something.
+func TestSecondSIGTERM(t *testing.T) {
 	dir := t.TempDir()
 	pipe := dir + "/kubeconfig"
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	r := begin(t, nil, "--config="+write(t, dir+"/k.yaml", alone), "--kubeconfig="+pipe)
-	hold, err := os.OpenFile(pipe, os.O_WRONLY, 0) // once it is read, which does not end before this is closed
+	hold, err := os.OpenFile(pipe, os.O_WRONLY, 0) // the agent reads until this is closed
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -417,7 +416,7 @@ func TestAskedAgain(t *testing.T) {
 			}
 			return
 		case <-again.C:
-			_ = r.cmd.Process.Signal(syscall.SIGTERM) // it may have ended just now
+			_ = r.cmd.Process.Signal(syscall.SIGTERM) // the process may have exited already
 		case <-timeout:
 			_ = r.cmd.Process.Kill()
 			<-ended
@@ -449,8 +448,8 @@ func TestPortInUse(t *testing.T) {
 	}
 }
 
-// TestTheServerIsWhereItIsConfigured: it listens at the configured address only, and not at all if it is disabled.
-func TestTheServerIsWhereItIsConfigured(t *testing.T) {
+// TestServerAddress: it listens at the configured address only, and not at all if it is disabled.
+func TestServerAddress(t *testing.T) {
 	parity.ProvesPart(t, 2, "CFG-16")
 	parity.ProvesPart(t, 3, "CFG-22")
 	dir := t.TempDir()
@@ -485,7 +484,7 @@ func TestTheServerIsWhereItIsConfigured(t *testing.T) {
 		r.signal(syscall.SIGTERM)
 	}
 
-	// The port for those without credentials is another matter.
+	// The read-only port does not depend on enableServer.
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -507,7 +506,7 @@ func TestTheServerIsWhereItIsConfigured(t *testing.T) {
 	r.signal(syscall.SIGTERM)
 }
 
-// TestHealthIsToldWhereItIsConfigured: over plain HTTP, at the configured address only.
+// TestHealthServerUsesConfiguredAddress: health checks are served over plain HTTP, at the configured address only.
 func TestHealthServerUsesConfiguredAddress(t *testing.T) {
 	parity.ProvesPart(t, 3, "CFG-40")
 	dir := t.TempDir()
@@ -542,7 +541,7 @@ func TestHealthServerUsesConfiguredAddress(t *testing.T) {
 	}
 }
 
-// TestConfigurationIsLoggedAtFive: for those who ask for much, without credentials.
+// TestConfigurationIsLogged: the configuration is logged at verbosity 5, with credentials masked.
 func TestConfigurationIsLogged(t *testing.T) {
 	parity.Proves(t, "CFG-14")
 	dir := t.TempDir()
@@ -564,8 +563,8 @@ func TestConfigurationIsLogged(t *testing.T) {
 	}
 }
 
-// TestLockFile: two agents with one lock file take turns; one that is configured to makes
-// room for the other.
+// TestLockFile: an agent waits until no other holds the lock file. With --exit-on-lock-contention
+// it exits when another process opens the file.
 func TestLockFile(t *testing.T) {
 	parity.Proves(t, "CFG-119")
 	dir := t.TempDir()
@@ -581,7 +580,7 @@ func TestLockFile(t *testing.T) {
 	if err := third.cmd.Wait(); err != nil {
 		t.Errorf("ended with %v while it waited", err)
 	}
-	select { // a whole process has come and gone meanwhile
+	select { // the third process has started and exited meanwhile
 	case s := <-second.states:
 		t.Fatalf("reported %s while another holds the lock", s)
 	default:
@@ -603,7 +602,7 @@ func TestLockFile(t *testing.T) {
 	}
 }
 
-// blocked reports whether the kernel has a process wait for the lock of a file. It also returns all locks.
+// blocked reports whether a process waits for the lock of a file. It also returns all locks.
 func blocked(t *testing.T, pid int) (locks string, ok bool) {
 	t.Helper()
 	data, err := os.ReadFile("/proc/locks")
@@ -619,7 +618,7 @@ func blocked(t *testing.T, pid int) (locks string, ok bool) {
 	return string(data), false
 }
 
-// TestUnprivileged: the agent says what it lacks and goes on.
+// TestUnprivileged: an agent that is not root logs an error and continues.
 func TestUnprivileged(t *testing.T) {
 	parity.Proves(t, "CFG-139")
 	need.Root(t, "becoming another user")
@@ -656,16 +655,16 @@ func TestUnprivileged(t *testing.T) {
 		!strings.Contains(logged, "uid=65534") {
 		t.Errorf("logged:\n%s", logged)
 	}
-	// It went on to where it needs what it has not.
+	// It continued until the first step that needs the privilege.
 	if !strings.Contains(logged, "make directory "+dir+"/root: ") {
 		t.Errorf("logged:\n%s", logged)
 	}
 }
 
-// TestEndpoints: images may be kept by another service than the one that runs pods.
+// TestEndpoints: the image service may have another endpoint than the runtime service.
 func TestEndpoints(t *testing.T) {
 	parity.ProvesPart(t, 2, "CFG-104")
-	dir, err := os.MkdirTemp("", "images") // a socket's path is short
+	dir, err := os.MkdirTemp("", "images") // the length of socket paths is limited
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -676,7 +675,7 @@ func TestEndpoints(t *testing.T) {
 	}
 	t.Cleanup(images.Disconnect)
 	file := write(t, dir+"/k.yaml", alone+"imageServiceEndpoint: unix://"+dir+"/images.sock\n")
-	// begin names the endpoint of the runtime itself.
+	// begin sets the endpoint of the runtime service.
 	r := begin(t, nil, "--config="+file)
 	r.until(r.states, "READY=1")
 	asked := func(cri *fakecri.Runtime, method string) bool {
@@ -695,7 +694,7 @@ func TestEndpoints(t *testing.T) {
 		t.Error("the two are taken for one another")
 	}
 	r.signal(syscall.SIGTERM)
-	// Without an endpoint of its own the runtime keeps the images.
+	// Without its own endpoint, the image service is called at that of the runtime.
 	r = begin(t, nil, "--config="+write(t, dir+"/one.yaml", alone))
 	r.until(r.states, "READY=1")
 	await.True(t, "the runtime to be asked for images", func() bool { return asked(r.cri, "ListImages") })

@@ -14,7 +14,7 @@ import (
 	"keelson/internal/runtime/container"
 )
 
-// newAllocation admits pods, and keeps what is allocated to them.
+// newAllocation creates the ledger, which admits pods and keeps what is allocated to them.
 func newAllocation(
 	g *ground, h *host, s *apiserver, n *nodes, m *managers, o judge.Occupancy, runner *container.Runner,
 ) *allocation.Ledger {
@@ -50,7 +50,7 @@ func newAllocation(
 	return l
 }
 
-// admissionRules are what does not change from pod to pod.
+// admissionRules are the settings of admission that are the same for all pods.
 func admissionRules(g *ground, h *host, n *nodes, m *managers) admission.Rules {
 	rules := settings.Admission(g.cfg)
 	rules.Version, rules.AppArmor, rules.Managers = n.features.Version, admission.AppArmorHost(), m.topology.Admit

@@ -14,7 +14,7 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// events records what happens.
+// events records events of pods, and of other objects with annotations.
 type events interface {
 	pod.Events
 	Annotated(p *v1.Pod, annotations map[string]string, eventType, reason, message string)

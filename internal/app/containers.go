@@ -65,7 +65,7 @@ func newContainers(
 	return c, nil
 }
 
-// newRunner starts and stops containers.
+// newRunner creates the runner, which starts and stops containers.
 func newRunner(
 	g *ground, h *host, r *runtimes, s *apiserver, n *nodes, m *managers, o *objects, v *volume.Manager,
 	able handlers.Handlers,
@@ -94,7 +94,7 @@ func newRunner(
 	return container.New(cfg)
 }
 
-// newRotator measures logs, and rotates them unless the configuration lets them grow.
+// newRotator creates the rotator of container logs, and registers the metric of their size.
 func newRotator(g *ground, r *runtimes) (*rotate.Rotator, error) {
 	running := func() []rotate.Log { return rotate.Running(r.observed) }
 	g.metrics.MustRegister(rotate.NewUsage(g.cfg.Kubelet.PodLogsDir, running))
@@ -107,7 +107,7 @@ func newRotator(g *ground, r *runtimes) (*rotate.Rotator, error) {
 	return rotate.New(cfg), nil
 }
 
-// probes are probe results as statuses show them.
+// probes converts probe results for statuses.
 type probes struct{ *probe.Prober }
 
 func (p probes) Result(spec *v1.Pod, c pod.Container) status.Probe {

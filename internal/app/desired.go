@@ -17,7 +17,7 @@ import (
 // statusWorkers bounds status writes under way at once; the client's own rate bounds how many there are in a second.
 const statusWorkers = 16
 
-// newDesired collects the pods of all sources.
+// newDesired creates the store of desired pods, which collects those of all sources.
 func newDesired(g *ground, s *apiserver, n *nodes) *desired.Store {
 	cfg := desired.Config{
 		NodeName:      g.cfg.NodeName,
@@ -43,7 +43,7 @@ func newDesired(g *ground, s *apiserver, n *nodes) *desired.Store {
 	return desired.New(cfg)
 }
 
-// newSources are the sources of pods: static manifests, a URL, the API server.
+// newSources creates the sources of pods: static manifests, a URL, the API server.
 func newSources(g *ground, s *apiserver, n *nodes) []desired.Source {
 	var sources []desired.Source
 	if cfg, ok := settings.Files(g.cfg); ok {
@@ -66,7 +66,7 @@ func newSources(g *ground, s *apiserver, n *nodes) []desired.Source {
 	return sources
 }
 
-// newStatuses writes statuses of pods to the API server.
+// newStatuses creates the writer of pod statuses to the API server.
 func newStatuses(g *ground, r *runtimes, s *apiserver, able handlers.Handlers) *status.Writer {
 	shown := settings.StatusNode(g.cfg, r.identity)
 	shown.RecursiveReadOnly = able.ShownRecursive

@@ -27,8 +27,8 @@ import (
 	"keelson/internal/serve/tracing"
 )
 
-// ground is what every layer stands on: the configuration, the log, metrics, and the notifiers that are connected when
-// everything is built.
+// ground is what every layer uses: the configuration, the log, metrics, and the notifiers that are connected when all
+// layers are built.
 type ground struct {
 	cfg       *config.Config
 	log       *slog.Logger
@@ -111,7 +111,7 @@ func (g *ground) machineFiles() fs.FS {
 // path is a path below the root directory.
 func (g *ground) path(name string) string { return filepath.Join(g.cfg.Flags.RootDir, name) }
 
-// host is the machine: its directories are there, and what it has is known.
+// host describes the machine. When it is returned by newHost, the agent's directories exist.
 type host struct {
 	machine  machine.Info
 	reserved v1.ResourceList // for the system and for Kubernetes

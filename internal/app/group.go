@@ -6,8 +6,8 @@ import (
 	"log/slog"
 )
 
-// group runs parts. They are started in the order of start and stopped in
-// reverse, each when all that were started after it have ended.
+// group runs parts. They are started in the order of the calls of start, and stopped in reverse order: each is stopped
+// when all that were started after it have ended.
 type group struct {
 	log    *slog.Logger
 	parts  []*part
@@ -22,8 +22,7 @@ type part struct {
 
 func newGroup(log *slog.Logger) *group { return &group{log: log, failed: make(chan error, 1)} }
 
-// start runs a part under a context of its own, which outlives the one that
-// ends the agent: stopping is wait's business.
+// start runs a part with a context of its own. That context does not end with the agent's: wait cancels it.
 func (g *group) start(name string, run func(context.Context) error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	p := &part{name: name, stop: cancel, done: make(chan struct{})}
@@ -32,9 +31,9 @@ func (g *group) start(name string, run func(context.Context) error) {
 		defer close(p.done)
 		defer func() {
 			if value := recover(); value != nil {
-				g.log.Error("panic in a part that the agent cannot do without", "part", name, "panic", value)
+				g.log.Error("panic in an essential part", "part", name, "panic", value)
 				// ends the process with status 2 and the stack
-				panic(fmt.Sprintf("part %s cannot go on: %v", name, value))
+				panic(fmt.Sprintf("part %s failed: %v", name, value))
 			}
 		}()
 		if err := run(ctx); err != nil && ctx.Err() == nil {

@@ -14,7 +14,7 @@ const panickingPart = "KEELSON_TEST_PANICKING_PART"
 
 // A panic in a part that the agent cannot do without ends the process: its exit status is
 // not zero, and what it wrote names the part and has the stack.
-func TestPanicOfAPartEndsTheAgent(t *testing.T) {
+func TestPanicOfPartEndsAgent(t *testing.T) {
 	if os.Getenv(panickingPart) != "" {
 		g := newGroup(slog.New(slog.NewTextHandler(os.Stdout, nil)))
 		g.start("sources", func(ctx context.Context) error {
@@ -23,7 +23,7 @@ func TestPanicOfAPartEndsTheAgent(t *testing.T) {
 		_ = g.wait(t.Context())
 		return
 	}
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestPanicOfAPartEndsTheAgent$")
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestPanicOfPartEndsAgent$")
 	cmd.Env = append(os.Environ(), panickingPart+"=yes")
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
@@ -31,8 +31,8 @@ func TestPanicOfAPartEndsTheAgent(t *testing.T) {
 		t.Errorf("ended with %v", err)
 	}
 	for _, want := range []string{
-		`msg="panic in a part that the agent cannot do without" part=sources panic="the sources are in disorder"`,
-		"panic: part sources cannot go on: the sources are in disorder",
+		`msg="panic in an essential part" part=sources panic="the sources are in disorder"`,
+		"panic: part sources failed: the sources are in disorder",
 		"group_test.go:",
 	} {
 		if !strings.Contains(string(out), want) {

@@ -12,9 +12,8 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// While a pod's cgroup cannot be removed something may run there as one of its
-// users: no other is given them.
-func TestUsersOfAPodAreGivenBackAfterItsCgroup(t *testing.T) {
+// While a pod's cgroup cannot be removed, a process may run in it with the pod's user IDs: no other pod gets them.
+func TestUserNamespaceIsReleasedAfterCgroup(t *testing.T) {
 	parity.Differs(t, "LIFE-09", "0005")
 	pods, hierarchy := t.TempDir(), t.TempDir()
 	tree, err := cgroup.New(cgroup.Config{

@@ -22,49 +22,45 @@ import (
 	"keelson/internal/storage/volume/persistent"
 )
 
-// Links are ways to the outside that the caller brings, where the agent would
-// otherwise make its own from the configuration: with them it runs in memory,
-// in virtual time. The zero value brings none.
+// Links are connections to the outside that the caller supplies. The agent uses them in place of those that it would
+// create from the configuration, so that it can run in memory and in virtual time. The zero value supplies none.
 type Links struct {
-	// Runtime is a connection to the container runtime. It stays the caller's to
-	// close.
+	// Runtime is a connection to the container runtime. The caller closes it.
 	Runtime grpc.ClientConnInterface
-	// API is how to reach the API server, instead of the kubeconfig; whether there
-	// is one is still the configuration's to say.
+	// API is how to reach the API server, instead of the kubeconfig. The configuration still decides whether there is an
+	// API server.
 	API *rest.Config
-	// Operator is how the operator reaches the agent.
+	// Operator connects the agent with its operator.
 	Operator Operator
-	// NoFileWatch has static manifests re-read from time to time and not watched:
-	// the kernel's notifications know nothing of virtual time.
+	// NoFileWatch: static manifests are read periodically and not watched, because the kernel's notifications do not
+	// follow virtual time.
 	NoFileWatch bool
-	// ManifestChanges reports changes of static manifests in place of the kernel.
+	// ManifestChanges reports changes of static manifests, instead of the kernel.
 	ManifestChanges <-chan fsnotify.Event
-	// Netfilter runs iptables and ip6tables; nil: nothing is kept of their chains.
+	// Netfilter runs iptables and ip6tables; nil: their chains are not maintained.
 	Netfilter func(ctx context.Context, program string, args ...string) error
-	// Machine is what describes the machine, from its root; nil: the files of the one
-	// that this process runs on.
+	// Machine holds the files that describe the machine, from its root; nil: those of the machine that this process runs
+	// on.
 	Machine fs.FS
-	// Gauges measure what is left on the node and what pods use; nil: the machine is
-	// measured.
+	// Gauges measure what is available on the node and what pods use; nil: the machine is measured.
 	Gauges eviction.Source
-	// Login connects to what shuts the machine down, instead of its login manager.
+	// Login connects to the service that shuts the machine down, instead of logind.
 	Login func(context.Context) (shutdown.Session, error)
 	// Kmsg opens the kernel's log; nil: it is not read.
 	Kmsg func() (io.ReadCloser, error)
-	// Processors tells what the machine's processors do; nil: not used.
+	// Processors reads the idle time of the machine's CPUs; nil: not used.
 	Processors container.Processors
-	// KeepPlace maintains where the agent's own process and the machine's others are;
-	// nil: not used.
+	// KeepPlace maintains the cgroups and the OOM score of the agent's process and other system processes; nil: not used.
 	KeepPlace func(context.Context) error
-	// SELinux is the node's SELinux, instead of the machine's.
+	// SELinux is used instead of the machine's SELinux.
 	SELinux persistent.Labels
-	// Sockets are made and reached by these, instead of in the file system. Nil: there.
+	// Sockets creates sockets and connects to them; nil: they are in the file system.
 	Sockets *Sockets
-	// Local is given what would answer on the agent's own socket, instead of that.
+	// Local receives the handler for the agent's local socket, which is not created then; nil: the socket is created.
 	Local func(http.Handler)
 }
 
-// Operator is the way from the agent to who runs it, and back. Each field is optional.
+// Operator connects the agent with its operator and with the service manager. Each field is optional.
 type Operator struct {
 	Verbosity func(uint32) error             // sets the log level
 	Hangup    <-chan os.Signal               // asks for a reload of the configuration
@@ -104,7 +100,7 @@ func (l Links) labels() persistent.Labels {
 	return nil
 }
 
-// Sockets are where programs of the node and the agent find each other.
+// Sockets listens and dials on the sockets between the agent and other programs of the node.
 type Sockets struct {
 	Listen func(path string) (net.Listener, error)
 	Dial   func(ctx context.Context, path string) (net.Conn, error)

@@ -43,7 +43,7 @@ import (
 	"keelson/test/kit/scrape"
 )
 
-// runtimeClasses are classes whose handlers have their names.
+// runtimeClasses are RuntimeClasses whose handlers have the names of the classes.
 func runtimeClasses(t *testing.T, names ...string) *watch.RuntimeClasses {
 	t.Helper()
 	events := apiwatch.NewFakeWithChanSize(len(names)+1, false)
@@ -169,7 +169,7 @@ func TestRuntimeCallsAreCounted(t *testing.T) {
 		})
 }
 
-// helper answers for one registry and fails for another.
+// helper is a credential provider that succeeds for one registry and fails for another.
 const helper = `#!/bin/sh
 case "$(cat)" in
 *broken.example*) exit 1 ;;
@@ -221,7 +221,7 @@ func TestImagesAreCounted(t *testing.T) {
 	for i, r := range []image.Request{
 		{Image: "well.example/a:1", Policy: v1.PullIfNotPresent},
 		{Image: "broken.example/a:1", Policy: v1.PullAlways},
-		{Image: "there.other/a:1", Policy: v1.PullIfNotPresent}, // no pod has shown its access
+		{Image: "there.other/a:1", Policy: v1.PullIfNotPresent}, // no pod has used its credentials for it before
 		{Image: "none.other/a:1", Policy: v1.PullNever},
 	} {
 		r.Pod = &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "ns", UID: types.UID(fmt.Sprint(i))}}

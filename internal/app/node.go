@@ -16,15 +16,15 @@ import (
 	"keelson/internal/runtime/cri"
 )
 
-// nodes is the Node object, and what is kept from pods.
+// nodes is the Node object, and the resources that are not available to pods.
 type nodes struct {
 	*node.Node
 	thresholds []eviction.Threshold
-	keep       eviction.Keep      // from pods, so that nothing has to be evicted
+	keep       eviction.Keep      // not available to pods, so that nothing has to be evicted
 	features   admission.Features // that the node declares for schedulers; none if the gate is off
 }
 
-// newNode builds the node, and limits the cgroups above the pods.
+// newNode creates the node, and limits the cgroups above the pods.
 func newNode(g *ground, h *host, r *runtimes, s *apiserver) (*nodes, error) {
 	thresholds, ignored, err := eviction.Parse(settings.Thresholds(g.cfg))
 	if err != nil {
@@ -88,7 +88,7 @@ func (n *nodes) declaredBy(s cri.Status) []string {
 	return n.features.Declared(s.UserNamespacesHostNetwork)
 }
 
-// declared are the features by what the runtime last reported.
+// declared are the features that the node declares, according to the last report of the runtime.
 func (n *nodes) declared() []string { return n.declaredBy(n.Runtime()) }
 
 // status is the status of the Node object.

@@ -66,7 +66,7 @@ func newPods(
 	return out
 }
 
-// syncerConfig joins the parts that pods are synced with.
+// syncerConfig collects the parts that pods are synced with.
 func (p *pods) syncerConfig(
 	g *ground, r *runtimes, s *apiserver, n *nodes, m *managers, o *objects, pull *pullers, v *volumes, c *containers,
 ) podsync.Config {
@@ -135,7 +135,7 @@ func (p *pods) syncerConfig(
 	return cfg
 }
 
-// newShutdown terminates pods before the machine shuts down.
+// newShutdown creates the watcher that terminates pods before the machine shuts down.
 func newShutdown(g *ground, s *apiserver, n *nodes, p *pods, o judge.Occupancy) *shutdown.Watcher {
 	return shutdown.New(shutdown.Config{
 		Dial:    g.links.dialLogin,
@@ -169,13 +169,13 @@ func (c podCgroups) RemovePod(ctx context.Context, uid types.UID) error {
 	return c.users.Release(uid)
 }
 
-// Size is what the pod's cgroup allows, and what p asks it to.
+// Size returns the limits of the pod's cgroup now, and those that p requires.
 func (c podCgroups) Size(p *v1.Pod) (now, next allocation.Size, err error) {
 	n, x, err := c.Pods.Size(p)
 	return allocation.Size(n), allocation.Size(x), err
 }
 
-// newOrphans finds pods of earlier agents that no source has any more.
+// newOrphans creates the finder of pods of earlier agents that no source has any more.
 func newOrphans(g *ground, r *runtimes, m *managers, v *volumes, c *containers, p *pods) *orphan.Finder {
 	traces := map[string]func(func(types.UID) bool) ([]types.UID, error){
 		"directories": v.manager.Orphans,

@@ -19,7 +19,7 @@ import (
 // discardPatience is how long the removal of ended containers is waited for while the node is short of disk.
 const discardPatience = 30 * time.Second
 
-// newStats measures what the node and its pods use.
+// newStats creates the collector that measures what the node and its pods use.
 func newStats(g *ground, h *host, r *runtimes, v *volumes, d *desired.Store) *stats.Collector {
 	k := &g.cfg.Kubelet
 	groups, err := cgroup.Detect()
@@ -57,7 +57,7 @@ func newStats(g *ground, h *host, r *runtimes, v *volumes, d *desired.Store) *st
 	return c
 }
 
-// newEvictor evicts pods when the node runs out of something.
+// newEvictor creates the manager that evicts pods when the node runs out of a resource.
 func newEvictor(
 	g *ground, h *host, r *runtimes, s *apiserver, n *nodes, v *volumes, images *pullers, p *pods, c *stats.Collector,
 ) (*eviction.Manager, error) {

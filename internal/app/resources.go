@@ -23,7 +23,8 @@ import (
 	"keelson/internal/resources/userns"
 )
 
-// managers allocate what only one container can have: CPUs, memory of NUMA nodes, devices, claimed devices, user IDs.
+// managers allocate what only one container or pod can have: CPUs, memory of NUMA nodes, devices, claimed devices, user
+// IDs.
 type managers struct {
 	users        *userns.Allocator
 	devices      *device.Manager
@@ -75,7 +76,7 @@ func newManagers(ctx context.Context, g *ground, h *host, r *runtimes, s *apiser
 	return m, nil
 }
 
-// newUsers allocates user IDs to pods with a user namespace.
+// newUsers creates the allocator of user IDs for pods with a user namespace.
 func newUsers(ctx context.Context, g *ground, r *runtimes) (*userns.Allocator, error) {
 	perPod := settings.UserIDs(&g.cfg.Kubelet)
 	ids, err := userns.NodeIDs(ctx, perPod, int(g.cfg.Kubelet.MaxPods))
@@ -95,7 +96,7 @@ func newUsers(ctx context.Context, g *ground, r *runtimes) (*userns.Allocator, e
 	})
 }
 
-// newDevices is the device manager.
+// newDevices creates the device manager.
 func newDevices(
 	ctx context.Context, g *ground, h *host, r *runtimes, s *apiserver, n *nodes, layout machine.Layout,
 ) *device.Manager {
@@ -124,7 +125,7 @@ func newDevices(
 	return d
 }
 
-// addClaims adds what prepares resource claims, with DRA drivers.
+// addClaims adds the manager that prepares resource claims with DRA drivers.
 func (m *managers) addClaims(g *ground, s *apiserver) {
 	drivers := dra.DriversConfig{Log: g.log}
 	if s := g.links.Sockets; s != nil {
@@ -163,7 +164,7 @@ func (m *managers) addClaims(g *ground, s *apiserver) {
 	g.metrics.MustRegister(m.claims)
 }
 
-// newCPUs is the CPU manager.
+// newCPUs creates the CPU manager.
 func newCPUs(
 	ctx context.Context, g *ground, h *host, r *runtimes, layout machine.Layout, policy topology.Policy,
 ) (*cpu.Manager, error) {
@@ -205,7 +206,7 @@ func newCPUs(
 	})
 }
 
-// newMemory is the memory manager.
+// newMemory creates the memory manager.
 func newMemory(
 	ctx context.Context, g *ground, h *host, r *runtimes, n *nodes, layout machine.Layout,
 ) (*memory.Manager, error) {

@@ -16,9 +16,9 @@ import (
 	"keelson/test/kit/placement"
 )
 
-// TestMachinesThatAreRefusedAreUpstreams compares with what was recorded of upstream's
-// agent on machines of many nodes, and with CPUs that are not there.
-func TestMachinesThatAreRefusedAreUpstreams(t *testing.T) {
+// TestRefusedMachinesMatchUpstream compares with what was recorded of upstream's agent on machines of many nodes,
+// and with CPUs that do not exist.
+func TestRefusedMachinesMatchUpstream(t *testing.T) {
 	parity.ProvesPart(t, 3, "RES-41")
 	parity.ProvesPart(t, 3, "RES-25")
 	scenes, err := placement.Load("../../test/kit/placement/testdata")

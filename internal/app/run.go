@@ -20,8 +20,7 @@ import (
 	"keelson/internal/resources/eviction"
 )
 
-// Run is the agent's life: it ends when ctx does, or when a part cannot do its work any more. Running pods are left as
-// they are.
+// Run runs the agent until ctx ends or a part fails. Running pods are left as they are.
 func Run(ctx context.Context, cfg *config.Config, log *slog.Logger, op Operator) error {
 	if problems := preflight.Check(cfg, preflight.ThisHost()); len(problems) > 0 {
 		return problems
@@ -60,7 +59,7 @@ func Run(ctx context.Context, cfg *config.Config, log *slog.Logger, op Operator)
 	return err
 }
 
-// RunOver is Run over ways to the outside that the caller brings.
+// RunOver is Run with connections to the outside that the caller supplies.
 func RunOver(ctx context.Context, cfg *config.Config, log *slog.Logger, links Links) error {
 	base, err := newGround(cfg, log, links)
 	if err != nil {
@@ -158,7 +157,7 @@ func (a *agent) build(ctx context.Context) (err error) {
 	return nil
 }
 
-// connect connects the notifiers, now that everything is built and nothing runs yet.
+// connect connects the notifiers. All layers are built, and no part runs yet.
 func (a *agent) connect() {
 	g := a.ground
 	g.workers.Connect(a.pods.syncer, a.pods.leaving, a.containers.mover, a.serving.podsAPI)
@@ -172,7 +171,7 @@ func (a *agent) connect() {
 	})
 }
 
-// problems are reasons of other parts why the node is not ready.
+// problems are the reasons of other parts why the node is not ready.
 func (a *agent) problems() []error {
 	var out []error
 	if shown := a.volumes.csi.node; shown != nil {
@@ -191,12 +190,12 @@ func (a *agent) nodeChanged() {
 	a.pods.desired.SyncMirrors()
 	a.volumes.persistent.NodeChanged()
 	if a.serving.certificate != nil {
-		a.serving.certificate.Trigger() // its addresses may be others
+		a.serving.certificate.Trigger() // its addresses may have changed
 	}
 }
 
-// start starts the parts. What others report to comes first, what acts on pods comes last, so that on the way down
-// nothing is done that could not be reported.
+// start starts the parts. Those that others report to come first and those that act on pods last: parts are stopped in
+// reverse order, and must be able to report until they are stopped.
 func (a *agent) start(g *group) {
 	a.startReporting(g)
 	a.startPreparing(g)
@@ -204,7 +203,7 @@ func (a *agent) start(g *group) {
 	a.startGuards(g)
 }
 
-// startReporting starts what others report to.
+// startReporting starts the parts that others report to.
 func (a *agent) startReporting(g *group) {
 	api := a.api
 	if a.ground.spans != nil {
@@ -219,7 +218,7 @@ func (a *agent) startReporting(g *group) {
 	if a.serving.certificate != nil {
 		g.start("serving certificate", a.serving.certificate.Run)
 	}
-	g.start("server", a.serving.server.Run) // health is asked for while the rest comes up
+	g.start("server", a.serving.server.Run) // health is requested while the rest starts
 	if a.serving.podsAPI != nil {
 		g.start("pods API", a.serving.podsAPI.Run)
 	}
@@ -232,7 +231,7 @@ func (a *agent) startReporting(g *group) {
 	g.start("statuses", a.pods.statuses.Run)
 }
 
-// startPreparing starts what pods are given: devices, objects, volumes, claims, images.
+// startPreparing starts the parts that prepare what pods use: devices, objects, volumes, claims, images.
 func (a *agent) startPreparing(g *group) {
 	m, v := a.managers, a.volumes
 	g.start("devices", m.devices.Run)            // before the pods that ask for devices
@@ -264,7 +263,7 @@ func (a *agent) startPreparing(g *group) {
 	g.start("image collection", once(a.images.gc.Run, a.node.RuntimeUp())) // waits until it is known what is in use
 }
 
-// startPods starts what runs pods.
+// startPods starts the parts that run pods.
 func (a *agent) startPods(g *group) {
 	c, p, synced, up := a.containers, a.pods, a.runtime.observed.Synced(), a.node.RuntimeUp()
 	g.start("probes", c.prober.Run)
@@ -282,10 +281,10 @@ func (a *agent) startPods(g *group) {
 	g.start("orphans", newOrphans(a.ground, a.runtime, a.managers, a.volumes, c, p).Run)
 }
 
-// startGuards starts what keeps the node alive.
+// startGuards starts the parts that protect the node and maintain its processes.
 func (a *agent) startGuards(g *group) {
 	base, up := a.ground, a.node.RuntimeUp()
-	g.start("shutdown", once(a.pods.leaving.Run, up)) // terminates pods of all that is above
+	g.start("shutdown", once(a.pods.leaving.Run, up)) // terminates pods, with all parts above
 	if run := base.links.Netfilter; run != nil && *base.cfg.Kubelet.MakeIPTablesUtilChains {
 		g.start("packet filter", netfilter.New(netfilter.Config{Exec: run, Log: base.log}).Run)
 	}

@@ -13,7 +13,7 @@ import (
 	"keelson/internal/runtime/cri/inventory"
 )
 
-// runtimes is the container runtime, what it was seen to run, and the cgroups that both work in.
+// runtimes is the container runtime, the cache of what it runs, and the cgroups of pods.
 type runtimes struct {
 	client   *cri.Client
 	identity cri.Identity
@@ -57,7 +57,7 @@ func newRuntimes(ctx context.Context, g *ground, h *host) (*runtimes, error) {
 	return r, err
 }
 
-// newCgroups is the cgroup tree of pods.
+// newCgroups creates the cgroup tree of pods.
 func newCgroups(g *ground, h *host, runtime cri.Identity) (*cgroup.Tree, error) {
 	groups, err := cgroup.Detect()
 	if err != nil {

@@ -74,7 +74,7 @@ func value(t *testing.T, r *prometheus.Registry, name string) (labels string, v 
 	return "", 0, false
 }
 
-func TestTheRuntimeIsAskedForWhatBothMustAgreeOn(t *testing.T) {
+func TestRuntimeConfigAndVersion(t *testing.T) {
 	parity.Proves(t, "RT-02")
 	parity.Proves(t, "RES-05")
 	parity.ProvesPart(t, 3, "RES-04")
@@ -138,7 +138,7 @@ func TestTheRuntimeIsAskedForWhatBothMustAgreeOn(t *testing.T) {
 	})
 }
 
-// runNode has the node of a standalone agent watch the runtime.
+// runNode runs the node of a standalone agent, which watches the runtime.
 func runNode(t *testing.T, g *ground) (n *node.Node, stop func()) {
 	t.Helper()
 	r, err := newRuntimes(t.Context(), g, &host{})
@@ -176,7 +176,7 @@ func runNode(t *testing.T, g *ground) (n *node.Node, stop func()) {
 	}
 }
 
-func TestWhatLooksAfterContainersStartsWhenTheRuntimeIsWell(t *testing.T) {
+func TestContainerLoopsStartWhenRuntimeIsReady(t *testing.T) {
 	parity.Differs(t, "RT-04", "0035")
 	onFake(t, fakecri.Options{}, func(t *testing.T, g *ground, runtime *fakecri.Runtime, _ *bytes.Buffer) {
 		runtime.SetCondition("RuntimeReady", false, "starting", "")

@@ -26,7 +26,7 @@ import (
 	"keelson/internal/serve/server/loghealth"
 )
 
-// serving is what others learn from the agent.
+// serving is what the agent serves to clients and the service manager.
 type serving struct {
 	server       *server.Server
 	certificate  *identity.Rotator // nil: the cluster does not issue the server's certificate
@@ -73,7 +73,7 @@ func newServing(
 	return out, nil
 }
 
-// serverConfig joins the server with what it shows.
+// serverConfig connects the server with the parts that it shows.
 func (o *serving) serverConfig(
 	g *ground, r *runtimes, c *containers, p *pods, figures *stats.Collector,
 ) server.Config {
@@ -85,7 +85,7 @@ func (o *serving) serverConfig(
 	cfg.About.Started = time.Now()
 	cfg.Checks = o.checks
 	cfg.Pods, cfg.RunningPods = backend.Pods{Desired: p.desired, Statuses: p.statuses}, backend.Running(r.observed)
-	cfg.Logs = backend.Logs{Root: k.PodLogsDir, Observed: r.observed}
+	cfg.Logs = backend.Logs{Root: k.PodLogsDir, Runtime: r.identity.Name, Observed: r.observed}
 	cfg.Streams, cfg.Runner = streams, streams
 	cfg.Explain = backend.Explainer{
 		Node:     g.cfg.NodeName,
@@ -131,7 +131,7 @@ func configz(g *ground, r *runtimes, l *reload.Reloader) func() any {
 	}
 }
 
-// secure adds the authenticated port: its certificate, who may connect, and what they may do.
+// secure adds the authenticated port: its certificate, the authentication and the authorization of clients.
 func secure(cfg *server.Config, g *ground, s *apiserver, n *nodes) (*identity.Rotator, error) {
 	k := &g.cfg.Kubelet
 	show, rotator, err := servingCertificate(g, s, n)
@@ -173,7 +173,8 @@ func secure(cfg *server.Config, g *ground, s *apiserver, n *nodes) (*identity.Ro
 // getCertificate returns the certificate for a connection; see tls.Config.
 type getCertificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 
-// servingCertificate is the server's certificate: one that the cluster issues, one from files, or a self-signed one.
+// servingCertificate returns the server's certificate: one that the cluster issues, one from files, or a self-signed
+// one.
 func servingCertificate(g *ground, s *apiserver, n *nodes) (getCertificate, *identity.Rotator, error) {
 	k := &g.cfg.Kubelet
 	if k.ServerTLSBootstrap && s.client != nil {
@@ -199,7 +200,7 @@ func servingCertificate(g *ground, s *apiserver, n *nodes) (getCertificate, *ide
 	return pair.GetCertificate, nil, nil
 }
 
-// issuedCertificate is one that the cluster issues, for the addresses in the node's status.
+// issuedCertificate requests a certificate from the cluster, for the addresses in the node's status.
 func issuedCertificate(g *ground, s *apiserver, n *nodes) (*identity.Rotator, error) {
 	return identity.NewServing(identity.ServingConfig{
 		Store: identity.StoreConfig{
@@ -219,7 +220,7 @@ func issuedCertificate(g *ground, s *apiserver, n *nodes) (*identity.Rotator, er
 	})
 }
 
-// newChecks are the health checks that have names of their own.
+// newChecks returns the health checks that have names of their own.
 func newChecks(log *loghealth.Log, syncer *podsync.Syncer, devices *device.Manager) server.Checks {
 	return server.Checks{
 		{Name: "log", Check: log.Healthy},

@@ -8,7 +8,7 @@ import (
 	"keelson/internal/serve/server/backend"
 )
 
-// newPodsAPI shows pods to programs of the node; nil if the gate is off.
+// newPodsAPI creates the server that shows pods to programs of the node; nil if the gate is off.
 func newPodsAPI(g *ground, p *pods) *podsapi.Server {
 	if !g.Enabled("PodsAPI") {
 		return nil
@@ -24,7 +24,8 @@ func newPodsAPI(g *ground, p *pods) *podsapi.Server {
 	return s
 }
 
-// newPodResources shows programs of the node which container has which devices, CPUs and memory of its own.
+// newPodResources creates the server that shows programs of the node which devices, exclusive CPUs and memory each
+// container has.
 func newPodResources(g *ground, m *managers, p *pods) *podresources.Server {
 	v := view.View{
 		Desired:   p.desired,

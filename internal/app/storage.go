@@ -58,7 +58,7 @@ type volumes struct {
 	trust      trust
 }
 
-// csiParts are what CSI drivers depend on at the API server.
+// csiParts are the CSI drivers, and what they depend on at the API server.
 type csiParts struct {
 	drivers   *csi.Drivers
 	node      *csi.NodeInfoManager
@@ -66,7 +66,7 @@ type csiParts struct {
 	refresher *csi.Refresher
 }
 
-// trust is what projected volumes show of trust bundles and pod certificates; each is nil if its gate is off.
+// trust holds the trust bundles and pod certificates for projected volumes; each is nil if its gate is off.
 type trust struct {
 	bundles  *watch.Lazy[*certificatesv1beta1.ClusterTrustBundle]
 	requests *objectcache.CertificateRequests
@@ -114,7 +114,7 @@ func newVolumes(
 	return v
 }
 
-// newPlugins finds plugins that register.
+// newPlugins creates the watcher for plugins that register.
 func newPlugins(g *ground, m *managers, drivers *csi.Drivers) *plugin.Watcher {
 	cfg := plugin.Config{
 		Dir:   g.path("plugins_registry"),
@@ -132,7 +132,7 @@ func newPlugins(g *ground, m *managers, drivers *csi.Drivers) *plugin.Watcher {
 	return plugin.New(cfg)
 }
 
-// newCSI is the table of CSI drivers, and what shows it at the API server.
+// newCSI creates the table of CSI drivers, and the parts that connect it with the API server.
 func newCSI(g *ground, s *apiserver, n *nodes) csiParts {
 	observe := csi.NewMetrics(g.metrics)
 	if s.client == nil {
@@ -173,7 +173,7 @@ func (c csiParts) plugin(g *ground, s *apiserver, n *nodes, o *objects, guard *m
 	return csi.New(cfg)
 }
 
-// newPersistent stages volumes that outlive pods. A new plugin is an entry of the list.
+// newPersistent creates the manager of volumes that outlive pods. A new plugin is an entry of the list.
 func newPersistent(
 	g *ground, s *apiserver, n *nodes, guard *mount.Guard, drivers persistent.Plugin,
 ) *persistent.Volumes {
@@ -237,7 +237,7 @@ func newTrust(g *ground, s *apiserver, n *nodes) trust {
 	return t
 }
 
-// connect has projected volumes follow the trust bundles.
+// connect refreshes projected volumes when a trust bundle changes.
 func (t trust) connect(v *volume.Manager) {
 	if t.bundles != nil {
 		t.bundles.OnChange(func(*certificatesv1beta1.ClusterTrustBundle, bool) {

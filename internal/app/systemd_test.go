@@ -20,7 +20,7 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// pipe is a log's end that may be full, or closed.
+// pipe is the output of a log, which may block or fail.
 type pipe struct {
 	bytes.Buffer
 	full chan struct{} // writes wait until it is closed; nil: there is room
@@ -37,7 +37,7 @@ func (p *pipe) Write(b []byte) (int, error) {
 	return p.Buffer.Write(b)
 }
 
-// manager notes what a service manager is sent.
+// manager records the notifications that a service manager receives.
 type manager struct {
 	mu       sync.Mutex
 	notified []string
@@ -50,7 +50,7 @@ func (m *manager) notify(state string) (bool, error) {
 	return true, nil
 }
 
-// take is what was sent since the last time.
+// take returns the notifications since the last call.
 func (m *manager) take() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -59,9 +59,9 @@ func (m *manager) take() []string {
 	return notified
 }
 
-// TestSignsOfLifeStopWhenACheckFails: twice in each timeout, and not while the log
-// takes no line.
-func TestSignsOfLifeStopWhenACheckFails(t *testing.T) {
+// TestWatchdogStopsWhenCheckFails: the watchdog is notified twice in each timeout, and not while writes to the log
+// block.
+func TestWatchdogStopsWhenCheckFails(t *testing.T) {
 	parity.ProvesPart(t, 5, "SRV-05")
 	parity.ProvesPart(t, 6, "SRV-13")
 	synctest.Test(t, func(t *testing.T) {
@@ -105,9 +105,9 @@ func TestSignsOfLifeStopWhenACheckFails(t *testing.T) {
 	})
 }
 
-// TestASignOfLifeWantsPluginsToRegister: an agent where no device plugin can register
-// is not well, to the service manager as to the health endpoint.
-func TestASignOfLifeWantsPluginsToRegister(t *testing.T) {
+// TestWatchdogChecksPluginRegistration: an agent with which no device plugin can register is unhealthy, for the
+// service manager as for the health endpoint.
+func TestWatchdogChecksPluginRegistration(t *testing.T) {
 	parity.Proves(t, "RES-57")
 	parity.ProvesPart(t, 6, "SRV-13")
 	parity.ProvesPart(t, 5, "SRV-05")

@@ -57,15 +57,15 @@ type Flags struct {
 	EndedInstances int32
 	// LeastEndedAge is --minimum-container-ttl-duration. It is checked and has no effect (docs/decisions/0060).
 	LeastEndedAge time.Duration
-	// IgnoreEviction leaves the hard eviction thresholds out of node allocatable and of the
-	// limits of the pods' cgroup: --experimental-allocatable-ignore-eviction.
+	// IgnoreEviction leaves the hard eviction thresholds out of node allocatable, and disables the
+	// eviction threshold for the memory of all pods: --experimental-allocatable-ignore-eviction.
 	IgnoreEviction bool
 
 	ImageCredentialProviderConfig string
 	ImageCredentialProviderBinDir string
 
 	Validate   bool // check the configuration and exit
-	ShowConfig bool // print it and exit
+	ShowConfig bool // print the effective configuration and exit
 }
 
 // questions are the flags that print something instead of starting the agent.
@@ -201,15 +201,15 @@ func nodeName(override string, hostname func() (string, error)) (string, error) 
 	return name, nil
 }
 
-// secretField is the field whose values, request headers, may be credentials, and masked
-// replaces them.
+// secretField is the field whose values, which are request headers, may be credentials. They are
+// shown as masked.
 const (
 	secretField = "staticPodURLHeader"
 	masked      = "<masked>"
 )
 
-// Masked is the effective configuration as it may be logged: header values, which
-// may be credentials, are hidden.
+// Masked returns the effective configuration for the log: header values, which may be credentials,
+// are masked.
 func (c *Config) Masked() *v1beta1.KubeletConfiguration {
 	k := c.Kubelet.DeepCopy()
 	for _, values := range k.StaticPodURLHeader {

@@ -90,7 +90,7 @@ func TestLegacyDefaultsWithoutAFile(t *testing.T) {
 	}
 }
 
-// The golden file is /configz of the upstream kubelet with a nearly empty
+// The golden file is the response of the upstream kubelet to /configz with a nearly empty
 // configuration file.
 func TestDefaultsAreUpstreams(t *testing.T) {
 	text, err := os.ReadFile("testdata/configz.json")
@@ -187,7 +187,7 @@ func TestPrecedence(t *testing.T) {
 	}
 }
 
-func TestDropInsWithoutAFileLieOnTheFlagDefaults(t *testing.T) {
+func TestDropInsWithoutFileUseFlagDefaults(t *testing.T) {
 	parity.Proves(t, "CFG-10")
 	dir := write(t, map[string]string{"d/a.conf": head + "maxPods: 7\n"})
 	k := load(t, "--config-dir="+dir+"/d", "--port=1234").Kubelet
@@ -220,8 +220,9 @@ func TestDependentDefaults(t *testing.T) {
 	}
 }
 
-// TestUnknownFieldsAreNamedBesideMisfits: one pass says both, and what is not read.
-func TestUnknownFieldsAreNamedBesideMisfits(t *testing.T) {
+// TestUnknownFieldsAndWrongTypesAreReported: Load reports values of a wrong type, unknown fields, and documents that
+// are not read.
+func TestUnknownFieldsAndWrongTypesAreReported(t *testing.T) {
 	dir := write(t, map[string]string{
 		"a.yaml": head + standaloneOK + "maxPods: nine\nmaxPodz: 3\nlogging: {verbosity: high, loud: true}\n",
 		"b.yaml": "# The first one is empty.\n---\n" + head + standaloneOK + "maxPods: 9\n---\nmaxPods: 8\n---\n",
@@ -397,7 +398,7 @@ func TestBadInputNamesFileFieldAndCause(t *testing.T) {
 	}
 }
 
-// flagRow finds the rows of the flag table of the inventory.
+// flagRow matches the rows of the flag table of the parity inventory.
 var flagRow = regexp.MustCompile(`(?m)^\| --([a-z0-9, -]+) \|`)
 
 func TestEveryFlagOfTheInventoryExists(t *testing.T) {
@@ -438,7 +439,7 @@ func TestEveryFlagOfTheInventoryExists(t *testing.T) {
 	}
 }
 
-// TestFieldsWithoutAFlag: what came after the configuration file has no flag.
+// TestFieldsWithoutAFlag: fields that were added after the introduction of the configuration file have no flag.
 func TestFieldsWithoutAFlag(t *testing.T) {
 	parity.Proves(t, "CFG-124")
 	c := &Config{}
@@ -567,7 +568,8 @@ func TestHelpAndVersion(t *testing.T) {
 	}
 }
 
-// TestGates: those that are on and can be turned off are on by default.
+// TestGates: a setting by name overrides AllAlpha and AllBeta. A GA gate is on by default, and can be turned off only
+// if it is not locked.
 func TestGates(t *testing.T) {
 	parity.Proves(t, "CFG-141", "CFG-147")
 	parity.ProvesPart(t, 2, "CFG-78")
@@ -631,7 +633,7 @@ func TestNodeName(t *testing.T) {
 	}
 }
 
-// A gate whose mechanism is not there is named, and only where it is switched on.
+// A gate whose feature is not implemented is reported as without effect, but only if it is enabled.
 func TestAlphaGatesAreNamed(t *testing.T) {
 	parity.Differs(t, "SRC-37", "0103")
 	parity.Differs(t, "SRV-50", "0103")
@@ -746,7 +748,7 @@ func TestValidate(t *testing.T) {
 		"tlsCertFile: /x":                                                 "tlsCertFile",
 		"qosReserved: {memory: 50%}":                                      "qosReserved",
 		"logging: {format: xml}":                                          "logging.format",
-		// there is one, for Windows
+		// a policy for Windows only
 		"memoryManagerPolicy: BestEffort": "memoryManagerPolicy",
 	} {
 		t.Run(yaml, func(t *testing.T) {
@@ -795,8 +797,8 @@ func TestHeadersAreMasked(t *testing.T) {
 	}
 }
 
-// TestHeadersAreMaskedWhereverTheyAreTold: of a file that is read again, and of one that
-// has the header's value where a list of values belongs.
+// TestHeadersAreMaskedInAllOutput: header values are masked in the changes after a reload, and in
+// the error for a value of a wrong type.
 func TestHeadersAreMaskedInAllOutput(t *testing.T) {
 	old, now := load(t, "--manifest-url-header=Authorization:secret-1,X:1"), load(t,
 		"--manifest-url-header=Authorization:secret-2,Y:secret-3", "--max-pods=7")
@@ -816,9 +818,9 @@ func TestHeadersAreMaskedInAllOutput(t *testing.T) {
 	}
 }
 
-// TestRelativePathsLeadFromTheFile: those in the configuration file, as upstream's
-// kubelet v1.36.3 was seen to read them; not those in drop-ins and flags.
-func TestRelativePathsLeadFromTheFile(t *testing.T) {
+// TestRelativePathsAreResolvedFromFile: relative paths in the configuration file are resolved against
+// its directory, as by upstream's kubelet v1.36.3. Those in drop-ins and flags are not changed.
+func TestRelativePathsAreResolvedFromFile(t *testing.T) {
 	dir := write(t, map[string]string{
 		"etc/k.yaml": head + standaloneOK[strings.Index(standaloneOK,
 			"authorization"):] + "authentication: {webhook: {enabled: false}, x509: {clientCAFile: pki/ca.crt}}\n" +
@@ -861,8 +863,8 @@ func TestRelativePathsLeadFromTheFile(t *testing.T) {
 	}
 }
 
-// TestGatesThatBuildOnOthers: one that is on while what it needs is off is refused.
-func TestGatesThatBuildOnOthers(t *testing.T) {
+// TestGateDependencies: a gate that is on while a gate that it depends on is off is an error.
+func TestGateDependencies(t *testing.T) {
 	_, ps := newGates(map[string]bool{"PodLevelResources": false})
 	if want := "InPlacePodLevelResourcesVerticalScaling is enabled, but depends on features that are disabled: " +
 		"[PodLevelResources]"; len(ps) != 1 || ps[0].Why != want {
@@ -879,9 +881,9 @@ func TestGatesThatBuildOnOthers(t *testing.T) {
 	}
 }
 
-// TestConfigurationsThatUpstreamRefuses are those that were accepted until
-// configurations were compared with upstream's by the thousand.
-func TestConfigurationsThatUpstreamRefuses(t *testing.T) {
+// TestConfigurationsRefusedByUpstream: regressions that a comparison of many configurations with
+// upstream's kubelet has found.
+func TestConfigurationsRefusedByUpstream(t *testing.T) {
 	dir := write(t, map[string]string{
 		"plain.yaml":  head + standaloneOK,
 		"system.yaml": head + standaloneOK + "systemCgroups: /system\n",

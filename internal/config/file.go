@@ -370,7 +370,7 @@ func dropIns(dir string) ([]string, error) {
 		if i, err := os.Stat(path); err != nil {
 			return err
 		} else if !i.Mode().IsRegular() {
-			return fmt.Errorf("%s is no regular file", path)
+			return fmt.Errorf("%s is not a regular file", path)
 		}
 		paths = append(paths, path)
 		return nil

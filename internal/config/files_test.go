@@ -11,8 +11,9 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// TestEvictionDefaultsAreMergedIntoTheFile: into what the configuration file says, and before drop-ins and flags.
-func TestEvictionDefaultsAreMergedIntoTheFile(t *testing.T) {
+// TestMergeDefaultEvictionSettings: default thresholds are merged into those of the configuration file, before
+// drop-ins and flags are applied.
+func TestMergeDefaultEvictionSettings(t *testing.T) {
 	parity.Proves(t, "CFG-06")
 	dir := write(t, map[string]string{
 		"merge.yaml": head + standaloneOK + "mergeDefaultEvictionSettings: true\n" +
@@ -83,7 +84,7 @@ func TestNullInAMap(t *testing.T) {
 		"featureGates":   {k.FeatureGates, map[string]bool{"ContainerCheckpoint": false}},
 		"kubeReserved":   {len(k.KubeReserved), 0},
 		"clusterDNS":     {len(k.ClusterDNS), 0},
-		"maxPods":        {k.MaxPods, int32(110)}, // defaults are set once, after all is merged
+		"maxPods":        {k.MaxPods, int32(110)}, // defaults are set again after the merge
 	} {
 		if !reflect.DeepEqual(pair[0], pair[1]) {
 			t.Errorf("%s = %v, want %v", what, pair[0], pair[1])
@@ -135,7 +136,7 @@ func TestDropInsAreFiles(t *testing.T) {
 		}
 	}
 	for old, want := range map[string]string{
-		"elsewhere": "70.conf is no regular file",
+		"elsewhere": "70.conf is not a regular file",
 		"nowhere":   "70.conf: no such file",
 	} {
 		link(old, "d/70.conf")
@@ -149,8 +150,9 @@ func TestDropInsAreFiles(t *testing.T) {
 	}
 }
 
-// TestReservedMemoryOfTheFileIsRounded: up to thousandths, as upstream's kubelet v1.36.3 shows it.
-func TestReservedMemoryOfTheFileIsRounded(t *testing.T) {
+// TestReservedMemoryIsRounded: quantities in the configuration file are rounded up to thousandths, as by
+// upstream's kubelet v1.36.3.
+func TestReservedMemoryIsRounded(t *testing.T) {
 	dir := write(t, map[string]string{
 		"k.yaml":      head + standaloneOK + "reservedMemory: [{numaNode: 0, limits: {memory: 1u}}]\n",
 		"none/a.conf": head,
@@ -168,8 +170,8 @@ func TestReservedMemoryOfTheFileIsRounded(t *testing.T) {
 	}
 }
 
-// TestOwnFieldsOutliveDropIns: one in the file counts although drop-ins, which do not name it, lie over it.
-func TestOwnFieldsOutliveDropIns(t *testing.T) {
+// TestDropInsKeepOwnFields: an own field of the configuration file is kept when drop-ins without it are merged.
+func TestDropInsKeepOwnFields(t *testing.T) {
 	dir := write(t, map[string]string{
 		"k.yaml":   head + standaloneOK + "keelson.dev/devicePluginRegistrationTimeout: 90s\n",
 		"d/a.conf": head + "maxPods: 9\n",
@@ -180,7 +182,7 @@ func TestOwnFieldsOutliveDropIns(t *testing.T) {
 	}
 }
 
-// TestConfigz: what /configz of upstream's kubelet v1.36.3 was seen to show beside what is configured.
+// TestConfigz: the response to /configz has the same derived values as that of upstream's kubelet v1.36.3.
 func TestConfigz(t *testing.T) {
 	dir := write(t, map[string]string{
 		"plain.yaml": head + standaloneOK,
@@ -288,7 +290,7 @@ func TestDeprecatedFlagsWithoutAField(t *testing.T) {
 	}
 }
 
-// TestWebhooksNeedAnAPIServer, also on a node that serves nothing.
+// TestWebhooksNeedAnAPIServer: also if the server is disabled.
 func TestWebhooksNeedAnAPIServer(t *testing.T) {
 	dir := write(t, map[string]string{"k.yaml": head + "enableServer: false\n"})
 	_, err := Load([]string{"--hostname-override=n", "--config=" + dir + "/k.yaml"})
@@ -334,9 +336,9 @@ func TestFlagsAreCheckedEachTime(t *testing.T) {
 	}
 }
 
-// TestSettingsThatCannotWork are refused at the start, where upstream's agent ends later or goes on without what they
-// are for.
-func TestSettingsThatCannotWork(t *testing.T) {
+// TestUnusableSettings: such settings are rejected at the start. Upstream's kubelet exits later, or ignores
+// them.
+func TestUnusableSettings(t *testing.T) {
 	parity.Differs(t, "CFG-148", "0117")
 	refused := func(want string, args ...string) {
 		t.Helper()

@@ -110,19 +110,19 @@ func (fs *flagSet) addNative(f *Flags) {
 	fs.StringVar(&f.RuntimeCgroups, "runtime-cgroups", f.RuntimeCgroups,
 		"Absolute name of the cgroup the container runtime runs in.")
 	fs.StringVar(&f.LockFile, "lock-file", f.LockFile, "Lock file shared with other kubelets.")
-	fs.BoolVar(&f.ExitOnLock, "exit-on-lock-contention", f.ExitOnLock, "Exit when another process wants --lock-file.")
+	fs.BoolVar(&f.ExitOnLock, "exit-on-lock-contention", f.ExitOnLock, "Exit when another process opens --lock-file.")
 	fs.Int32Var(&f.EndedInstances, "maximum-dead-containers-per-container", f.EndedInstances,
 		"How many ended instances of each container are kept, one at least.")
 	fs.deprecated["maximum-dead-containers-per-container"] = useEviction
 	fs.DurationVar(&f.LeastEndedAge, "minimum-container-ttl-duration", f.LeastEndedAge, "No effect.")
 	fs.deprecated["minimum-container-ttl-duration"] = useEviction
 	fs.BoolVar(&f.IgnoreEviction, "experimental-allocatable-ignore-eviction", f.IgnoreEviction,
-		"Leave the hard eviction thresholds out of what pods may have of the node.")
+		"Leave the hard eviction thresholds out of node allocatable.")
 	fs.deprecated["experimental-allocatable-ignore-eviction"] = "will be removed in 1.25 or later."
 }
 
-// addLeftovers declares the flags that are accepted for the sake of old command
-// lines. Those of the old metrics collector never did anything on their own.
+// addLeftovers declares the flags without effect that are accepted because existing command lines
+// may have them. Most are those of cAdvisor.
 func (fs *flagSet) addLeftovers() {
 	leftover := func(name string, value any, why string) {
 		const usage = "No effect."
@@ -157,8 +157,7 @@ func (fs *flagSet) addLeftovers() {
 			"This is a cadvisor flag that was mistakenly registered with the Kubelet. Due to legacy concerns, it will "+
 				"follow the standard CLI deprecation timeline before being removed.")
 	}
-	fs.Duration("housekeeping-interval", 10*time.Second,
-		"Interval between two looks at the resource use of containers.")
+	fs.Duration("housekeeping-interval", 10*time.Second, "No effect.")
 }
 
 // field records the field that the flag just declared sets.
@@ -223,7 +222,7 @@ func (fs *flagSet) addServerFields(k *v1beta1.KubeletConfiguration) {
 	fs.bool(k.FailSwapOn, "fail-swap-on", "failSwapOn", "Refuse to start while swap is on.")
 	fs.str(&k.StaticPodPath,
 		"pod-manifest-path", "staticPodPath", "Directory of static pod manifests, or one manifest.")
-	fs.dur(&k.SyncFrequency, "sync-frequency", "syncFrequency", "Longest time between two looks at a running pod.")
+	fs.dur(&k.SyncFrequency, "sync-frequency", "syncFrequency", "Longest time between two syncs of a running pod.")
 	fs.dur(&k.FileCheckFrequency, "file-check-frequency", "fileCheckFrequency",
 		"Time between two reads of the static pod manifests.")
 	fs.dur(&k.HTTPCheckFrequency, "http-check-frequency", "httpCheckFrequency",
@@ -308,9 +307,9 @@ func (fs *flagSet) addManagerFields(k *v1beta1.KubeletConfiguration) {
 	fs.str(&k.KubeletCgroups, "kubelet-cgroups", "kubeletCgroups", "Absolute name of the cgroup to run the kubelet in.")
 	fs.str(&k.SystemCgroups, "system-cgroups", "systemCgroups",
 		"Absolute name of the cgroup for processes that are in none.")
-	fs.str(&k.ProviderID, "provider-id", "providerID", "What the cloud calls this machine.")
+	fs.str(&k.ProviderID, "provider-id", "providerID", "ID of the machine at the cloud provider.")
 	fs.bool(k.CgroupsPerQOS, "cgroups-per-qos", "cgroupsPerQOS", "Make a cgroup for each QoS class and pod.")
-	fs.str(&k.CgroupDriver, "cgroup-driver", "cgroupDriver", "cgroupfs or systemd, when the runtime does not tell.")
+	fs.str(&k.CgroupDriver, "cgroup-driver", "cgroupDriver", "cgroupfs or systemd, if the runtime does not report one.")
 	fs.str(&k.CgroupRoot, "cgroup-root", "cgroupRoot", "Cgroup that holds those of the pods.")
 	fs.str(&k.CPUManagerPolicy, "cpu-manager-policy", "cpuManagerPolicy", "none or static.")
 	fs.value(cliflag.NewMapStringStringNoSplit(&k.CPUManagerPolicyOptions), "cpu-manager-policy-options",
@@ -330,7 +329,7 @@ func (fs *flagSet) addManagerFields(k *v1beta1.KubeletConfiguration) {
 	fs.field("pod-max-pids", "podPidsLimit")
 }
 
-// addPodFields declares the flags of what pods get, logs and the API client.
+// addPodFields declares the flags of pod resources, logs and the API client.
 func (fs *flagSet) addPodFields(k *v1beta1.KubeletConfiguration) {
 	fs.str(k.ResolverConfig, "resolv-conf", "resolvConf", "Resolver file that pods' own are made from.")
 	fs.bool(&k.RunOnce, "runonce", "runOnce", "Refused: it is not supported any more.")

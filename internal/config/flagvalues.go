@@ -21,7 +21,7 @@ func (t *textOf) Type() string       { return "string" }
 func (t *textOf) String() string     { return string(*t) }
 func (t *textOf) Set(s string) error { *t = textOf(s); return nil }
 
-// labelMap is key=value pairs; a repeated flag adds to them.
+// labelMap is a flag with key=value pairs; a repeated flag adds to them.
 type labelMap struct {
 	m   *map[string]string
 	set bool

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// FuzzLoad reads what a user may write into a configuration file. Whatever it
-// is, the answer is a configuration or a complaint that names the file.
+// FuzzLoad reads arbitrary text as a configuration file. The result is a configuration, or an error
+// that names the file.
 func FuzzLoad(f *testing.F) {
 	for _, seed := range []string{
 		head, head + standaloneOK + "maxPods: 9\n", head + "maxPods: many\nclusterDNS: {a: [b]}\n",

@@ -1,7 +1,7 @@
 package config
 
-// gateTable lists the gates of Kubernetes 1.36: those of the kubelet, those of client-go
-// and, since one list of gates is often passed to all components, those of the others.
+// gateTable lists the gates of Kubernetes 1.36: those of the kubelet, those of client-go and those
+// of other components, because one list of gates is often passed to all components.
 var gateTable = []gateRow{
 	{stage: GA, on: true, locked: true, names: `
 		APIServerTracing AnonymousAuthConfigurableEndpoints AnyVolumeDataSource AuthorizeNodeWithSelectors

@@ -15,7 +15,7 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// contractOf is the contract of a row of the inventory.
+// contractOf returns the contract of a row of the parity inventory.
 func contractOf(t *testing.T, id string) string {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/parity/01-config-and-flags.md")
@@ -29,7 +29,7 @@ func contractOf(t *testing.T, id string) string {
 	return m[1]
 }
 
-// TestGatesAreUpstreams compares the table of gates with the inventory's.
+// TestGatesAreUpstreams compares the table of gates with that of the parity inventory.
 func TestGatesAreUpstreams(t *testing.T) {
 	parity.Proves(t, "CFG-142", "CFG-143", "CFG-144", "CFG-145")
 	row := func(id string) string { return contractOf(t, id) }
@@ -58,8 +58,8 @@ func TestGatesAreUpstreams(t *testing.T) {
 	check(off, Deprecated, false)
 }
 
-// TestLockedGatesCannotBeTurnedOff, each of the inventory's, in a file and by a flag; to set one to what it
-// is does no harm.
+// TestLockedGatesCannotBeTurnedOff: for each locked gate of the parity inventory, in a file and by a flag.
+// Setting a locked gate to its value is allowed.
 func TestLockedGatesCannotBeTurnedOff(t *testing.T) {
 	parity.Proves(t, "CFG-140")
 	row := strings.ReplaceAll(contractOf(t, "CFG-140"), "PodLifecycleSleepAction(AllowZero)",
@@ -101,9 +101,9 @@ var builtElsewhere = map[string]string{
 	"UserNamespacesHostNetworkSupport": "read for the node's declared features",
 }
 
-// TestBuiltGatesAreThoseAskedFor: the gates that are reported as without effect are exactly those that the agent does
+// TestBuiltGatesAreRead: the gates that are reported as without effect are exactly those that the agent does
 // not read.
-func TestBuiltGatesAreThoseAskedFor(t *testing.T) {
+func TestBuiltGatesAreRead(t *testing.T) {
 	asked := map[string]bool{}
 	inspect(t, func(n ast.Node) {
 		call, ok := n.(*ast.CallExpr)
@@ -145,8 +145,8 @@ func TestBuiltGatesAreThoseAskedFor(t *testing.T) {
 	}
 }
 
-// TestSettingsThatNeedAGate are refused while it is off.
-func TestSettingsThatNeedAGate(t *testing.T) {
+// TestSettingsRequiringGates: such settings are rejected while their gate is off.
+func TestSettingsRequiringGates(t *testing.T) {
 	parity.ProvesPart(t, 3, "CFG-28")
 	for yaml, want := range map[string]string{
 		"featureGates: {CustomCPUCFSQuotaPeriod: false}\ncpuCFSQuotaPeriod: 50ms":                               "cpuCFSQuotaPeriod: 50ms must be 100ms",
@@ -171,7 +171,7 @@ func TestSettingsThatNeedAGate(t *testing.T) {
 			t.Errorf("%s: %v, want %s", yaml, err, want)
 		}
 	}
-	// What has a default while its gate is on has none while that is off.
+	// Fields that have a default while their gate is on have none while it is off.
 	dir := write(t, map[string]string{
 		"off.yaml": head + standaloneOK +
 			"featureGates: {KubeletCrashLoopBackOffMax: false, KubeletEnsureSecretPulledImages: false}\n",

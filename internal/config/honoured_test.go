@@ -17,8 +17,7 @@ import (
 	v1beta1 "k8s.io/kubelet/config/v1beta1"
 )
 
-// settledHere are the fields that no other package needs to read,
-// and why.
+// settledHere are the fields that no other package reads, and why.
 var settledHere = map[string]string{
 	"featureGates":                 "becomes Gates",
 	"mergeDefaultEvictionSettings": "decides what evictionHard is",
@@ -35,7 +34,7 @@ type field struct {
 	name string // of the Go field
 }
 
-// fieldsOf lists what can be set below a struct.
+// fieldsOf lists the fields of a struct, including those of nested structs.
 func fieldsOf(t reflect.Type, prefix string) []field {
 	var out []field
 	for i := range t.NumField() {
@@ -61,13 +60,13 @@ func fieldsOf(t reflect.Type, prefix string) []field {
 	return out
 }
 
-// readsItself reports whether a struct is one value in the file.
+// readsItself reports whether a struct decodes itself, and so is one value in the file.
 func readsItself(t reflect.Type) bool {
 	_, own := reflect.PointerTo(t).MethodByName("UnmarshalJSON")
 	return own
 }
 
-// selected are the names of all fields that the packages read.
+// selected returns the names of all fields that the packages read.
 func selected(t *testing.T, dirs ...string) map[string]bool {
 	t.Helper()
 	out := map[string]bool{}
@@ -79,7 +78,7 @@ func selected(t *testing.T, dirs ...string) map[string]bool {
 	return out
 }
 
-// inspect shows what the sources of the packages are made of.
+// inspect calls visit for each node of the syntax trees of the packages, without their tests.
 func inspect(t *testing.T, visit func(ast.Node), dirs ...string) {
 	t.Helper()
 	for _, dir := range dirs {
@@ -103,7 +102,7 @@ func inspect(t *testing.T, visit func(ast.Node), dirs ...string) {
 	}
 }
 
-// claimedRows are the rows of the inventory that some test claims.
+// claimedRows returns the rows of the parity inventory that a test claims to prove.
 func claimedRows(t *testing.T, root string) map[string]bool {
 	t.Helper()
 	rows := map[string]bool{}
@@ -133,10 +132,10 @@ func claimedRows(t *testing.T, root string) map[string]bool {
 	return rows
 }
 
-// TestEveryFieldIsHonouredOrNamed goes over all fields there are. A field either
-// is read by those who build the agent and has a row of the inventory that a test
-// proves, or it is named at the start as one that has no effect.
-func TestEveryFieldIsHonouredOrNamed(t *testing.T) {
+// TestEveryFieldIsReadOrReported checks all fields of the configuration. A field is either read by
+// the packages that build the agent, and has a row of the parity inventory that a test proves, or
+// it is reported at the start as without effect.
+func TestEveryFieldIsReadOrReported(t *testing.T) {
 	fields := fieldsOf(reflect.TypeFor[v1beta1.KubeletConfiguration](), "")
 	if len(fields) < 130 {
 		t.Fatalf("%d fields", len(fields))
@@ -155,11 +154,11 @@ func TestEveryFieldIsHonouredOrNamed(t *testing.T) {
 			if len(cells) < 5 || !strings.HasPrefix(strings.TrimSpace(cells[1]), "CFG-") {
 				continue
 			}
-			for _, logged := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cells[3], -1) {
+			for _, named := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cells[3], -1) {
 				// A row names a field, a part of it after a dot, or the group that it is in.
-				if logged[1] == path || strings.HasPrefix(path, logged[1]+".") ||
-					strings.HasPrefix(logged[1], ".") && strings.HasSuffix(path, logged[1]) ||
-					strings.HasSuffix(path, "."+logged[1]) && strings.HasPrefix(logged[1], "cache") {
+				if named[1] == path || strings.HasPrefix(path, named[1]+".") ||
+					strings.HasPrefix(named[1], ".") && strings.HasSuffix(path, named[1]) ||
+					strings.HasSuffix(path, "."+named[1]) && strings.HasPrefix(named[1], "cache") {
 					rows = append(rows, strings.TrimSpace(cells[1]))
 				}
 			}

@@ -7,7 +7,7 @@ import (
 	"k8s.io/client-go/features"
 )
 
-// registered collects what the client library says of its gates.
+// registered collects the gates of client-go with their specifications.
 type registered map[string]features.FeatureSpec
 
 func (r registered) Add(in map[features.Feature]features.FeatureSpec) error {
@@ -17,7 +17,7 @@ func (r registered) Add(in map[features.Feature]features.FeatureSpec) error {
 	return nil
 }
 
-// TestGatesOfTheClientLibrary: the gates of client-go are gates of the agent, as mature as the library says.
+// TestGatesOfTheClientLibrary: the gates of client-go are gates of the agent, with the same stage and default.
 func TestGatesOfTheClientLibrary(t *testing.T) {
 	library := registered{}
 	if err := features.AddFeaturesToExistingFeatureGates(library); err != nil {
@@ -39,7 +39,7 @@ func TestGatesOfTheClientLibrary(t *testing.T) {
 		strings.Contains(strings.Join(c.Warnings, "\n"), "without effect") {
 		t.Errorf("gates %v, %v, warnings %q", c.Gates["WatchListClient"], c.Gates["ClientsAllowCBOR"], c.Warnings)
 	}
-	// The agent runs no informers with a queue of deltas.
+	// The agent has no informers with a delta queue, so this gate has no effect.
 	logged := strings.Join(load(t, "--feature-gates=UnlockWhileProcessingFIFO=false").Warnings, "\n")
 	if !strings.Contains(logged, "settings without effect in this version: featureGates.UnlockWhileProcessingFIFO") {
 		t.Errorf("logged %q", logged)

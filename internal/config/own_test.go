@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// TestOwnFields: they are read from files and drop-ins, nothing warns about them, and bad values are refused.
+// TestOwnFields: own fields are read from the configuration file and drop-ins, without a warning. Invalid values are
+// rejected.
 func TestOwnFields(t *testing.T) {
 	const field = "keelson.dev/devicePluginRegistrationTimeout"
 	dir := write(t, map[string]string{

@@ -14,7 +14,7 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// TestDefaultsOfTheRows: the defaults in the inventory. The values are upstream's, written as literals.
+// TestDefaultsOfTheRows: the defaults of the parity inventory. The values are upstream's, as literals.
 func TestDefaultsOfTheRows(t *testing.T) {
 	parity.ProvesPart(t, 2, "CFG-16")
 	parity.ProvesPart(t, 2, "CFG-17")
@@ -169,7 +169,7 @@ func TestDefaultsOfTheRows(t *testing.T) {
 	}
 }
 
-// TestBoundsOfTheRows: values at the bounds that the inventory names are taken, those beyond are refused.
+// TestBoundsOfTheRows: values at the bounds in the parity inventory are accepted, values beyond are rejected.
 func TestBoundsOfTheRows(t *testing.T) {
 	parity.ProvesPart(t, 2, "CFG-18")
 	parity.ProvesPart(t, 3, "CFG-22")
@@ -405,14 +405,15 @@ func TestBoundsOfTheRows(t *testing.T) {
 			wrong(t, row.field, "--config="+dir+"/k.yaml")
 		}
 	}
-	// A path in the file leads from where that is; one in a drop-in is left as it is.
+	// A relative path in the configuration file is resolved against its directory. One in a drop-in is not changed, and
+	// is rejected.
 	for _, path := range []string{"a", "./a", "../a"} {
 		dir := write(t, map[string]string{"k.yaml": head, "d/a.conf": head + "podLogsDir: " + path + "\n"})
 		wrong(t, "podLogsDir", "--config="+dir+"/k.yaml", "--config-dir="+dir+"/d")
 	}
 }
 
-// wrong has a command line refused for one field.
+// wrong checks that a command line is rejected because of one field.
 func wrong(t *testing.T, field string, args ...string) {
 	t.Helper()
 	_, err := Load(append([]string{"--hostname-override=n", "--kubeconfig=x"}, args...))
@@ -422,8 +423,8 @@ func wrong(t *testing.T, field string, args ...string) {
 	}
 }
 
-// TestFlagsOfTheTable: each flag of the inventory's table sets the field that stands beside it there, by default to
-// what stands there, and is deprecated where that is stated.
+// TestFlagsOfTheTable: each flag in the table of the parity inventory sets the field in its row, has the default in
+// its row, and is deprecated unless it is one of the exceptions.
 func TestFlagsOfTheTable(t *testing.T) {
 	parity.Proves(t, "CFG-122")
 	parity.ProvesPart(t, 2, "CFG-121")
@@ -488,7 +489,7 @@ func defaultOf(cell string) (string, bool) {
 	return cell, regexp.MustCompile(`^[-a-zA-Z0-9./:]+$`).MatchString(cell)
 }
 
-// sameDuration is the flag's value in the spelling of want, where both are the same time.
+// sameDuration returns the flag's value, or want if both are the same duration in different notation.
 func sameDuration(f *pflag.Flag, want string) string {
 	got := strings.Trim(f.Value.String(), "[]") // of a list
 	if f.Value.Type() != "duration" {
@@ -502,9 +503,9 @@ func sameDuration(f *pflag.Flag, want string) string {
 	return got
 }
 
-// TestLeftoversOfTheOldCollector: each cAdvisor flag is accepted, with upstream's warning. --housekeeping-interval has
+// TestCadvisorFlags: each cAdvisor flag is accepted, with upstream's warning. --housekeeping-interval has
 // no effect, since usage is read on request.
-func TestLeftoversOfTheOldCollector(t *testing.T) {
+func TestCadvisorFlags(t *testing.T) {
 	parity.Differs(t, "CFG-123", "0050")
 	const why = "This is a cadvisor flag that was mistakenly registered with the Kubelet. " +
 		"Due to legacy concerns, it will follow the standard CLI deprecation timeline before being removed."

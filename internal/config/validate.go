@@ -497,7 +497,7 @@ func (c *checker) rest(k *v1beta1.KubeletConfiguration, gates Gates) {
 			return strings.HasPrefix(strings.ReplaceAll(s, "/", "."), p)
 		})
 		c.need(group && sysctlPattern.MatchString(s) && len(s) <= 253, fmt.Sprintf("allowedUnsafeSysctls[%d]", i), s,
-			"must be a sysctl the kernel keeps apart for each pod (%s*), and may end in *",
+			"must be a namespaced sysctl (%s*), and may end in *",
 			strings.Join(namespacedSysctls, "*, "))
 	}
 	for i, t := range k.RegisterWithTaints {

@@ -1,5 +1,6 @@
-// Package serve is the room of the agent's APIs: server answers HTTPS on the node's port, podsapi and podresources
-// answer gRPC on sockets of the node, which package socket makes, and tracing sends spans to a collector.
+// Package serve contains the packages of the agent's APIs. Package server serves HTTPS on the node's port. Packages
+// podsapi and podresources serve gRPC on UNIX sockets of the node, which package socket creates. Package tracing
+// exports spans to a collector.
 //
-// It holds no code of its own.
+// It has no code of its own.
 package serve

@@ -10,8 +10,7 @@ import (
 	"strings"
 )
 
-// auditPolicy has the API server note each request of a node once, when it
-// comes in.
+// auditPolicy makes the API server log each request of a node once, when it is received.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [ResponseStarted, ResponseComplete, Panic]
@@ -21,7 +20,7 @@ rules:
 - level: None
 `
 
-// audit reads what the API server was asked by the node.
+// audit reads the node's requests from the audit log of the API server.
 type audit struct{ file string }
 
 // newAudit writes the policy and returns the flags of the API server.
@@ -52,7 +51,7 @@ func (a asked) String() string {
 	return s
 }
 
-// size is where the log ends now.
+// size returns the current size of the log.
 func (a audit) size() (int64, error) {
 	fi, err := os.Stat(a.file)
 	if os.IsNotExist(err) {
@@ -64,8 +63,8 @@ func (a audit) size() (int64, error) {
 	return fi.Size(), nil
 }
 
-// since counts the requests after a place in the log, by what they ask for.
-// Heartbeats, which do not come from pods, are left out.
+// since counts the requests after a position in the log by verb and resource. Requests for the node itself, such as
+// heartbeats, are left out.
 func (a audit) since(from int64) (map[string]int, error) {
 	f, err := os.Open(a.file)
 	if err != nil {
@@ -92,7 +91,7 @@ func (a audit) since(from int64) (map[string]int, error) {
 	return counts, lines.Err()
 }
 
-// list shows counts, most frequent first.
+// list formats the counts, most frequent first.
 func list(counts map[string]int) string {
 	var names []string
 	for name := range counts {

@@ -14,13 +14,13 @@ import (
 	"keelson/test/parts"
 )
 
-// Config says what a run measures.
+// Config configures a run.
 type Config struct {
 	Ours     string   // our kubelet's binary, stripped
-	Only     []string // figures such as F2; empty means all that are quick
-	Runs     int      // samples of what is measured one at a time
-	Pods     int      // pods of a full node
-	Upstream bool     // measure upstream's kubelet beside ours
+	Only     []string // figures such as F2, or scenes; empty means all quick scenes
+	Runs     int      // samples of figures that are measured with one pod at a time
+	Pods     int      // number of pods of a full node
+	Upstream bool     // also measure upstream's kubelet
 	Profile  string   // folder for CPU profiles and call logs of our kubelet; empty for none
 	Parts    *parts.Builder
 	Out      io.Writer // progress
@@ -31,7 +31,7 @@ type Config struct {
 type scene struct {
 	name    string
 	figures []string
-	long    bool // minutes: played when asked for only
+	long    bool // takes minutes: runs only when selected
 	play    func(context.Context, *run) error
 }
 
@@ -50,7 +50,7 @@ var scenes = []scene{
 	{"full", []string{"F3", "F8", "F9"}, true, playFull},
 }
 
-// run is a run under way.
+// run is the state of a run.
 type run struct {
 	cfg    Config
 	report *Report
@@ -62,8 +62,8 @@ type run struct {
 // contender is a kubelet that is measured.
 type contender struct{ who, binary string }
 
-// Run plays the scenes and returns what was found. The error is about what
-// keeps the whole run from being made; a scene that fails is in the report.
+// Run runs the scenes and returns the report. The error is one that prevents the whole run. The report lists the scenes
+// that failed.
 func Run(ctx context.Context, cfg Config) (*Report, error) {
 	r := &run{cfg: cfg, report: NewReport(), start: time.Now()}
 	chosen, err := choose(cfg.Only)
@@ -94,7 +94,7 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 	return r.report, nil
 }
 
-// choose picks the scenes that measure the figures, or bear one of the names.
+// choose returns the scenes that measure one of the figures or have one of the names.
 func choose(only []string) ([]scene, error) {
 	if len(only) == 0 {
 		return slices.DeleteFunc(slices.Clone(scenes), func(s scene) bool { return s.long }), nil
@@ -135,14 +135,12 @@ func (r *run) contenders() []contender {
 	return list
 }
 
-// within bounds a step, so that a kubelet that does not get there fails the
-// scene and not the run.
+// within limits the time of a step, so that a kubelet that does not finish fails only the scene and not the run.
 func within(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, d, fmt.Errorf("not within %v", d))
 }
 
-// pause lets time pass where nothing tells that a process has come to rest, and
-// where resting is what is measured.
+// pause waits. It is used where no event reports that a process has become idle, and to measure an idle process.
 func pause(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -154,7 +152,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// closing runs a part's removal even though the run was broken off.
+// closing runs a cleanup function, also after the run was canceled.
 func closing(err *error, f func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()

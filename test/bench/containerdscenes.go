@@ -11,10 +11,10 @@ import (
 	"keelson/test/rig"
 )
 
-// rounds is how often those who are compared take turns.
+// rounds is the number of rounds. In each one all contenders are measured in turn.
 const rounds = 3
 
-// playSingle starts and ends one pod after the other.
+// playSingle starts and deletes one pod after the other.
 func playSingle(ctx context.Context, r *run) error {
 	readyIn, goneIn, stopIn := map[string]Samples{}, map[string]Samples{}, Samples{}
 	asks, memory := map[string]float64{}, map[string]float64{}
@@ -35,7 +35,7 @@ func playSingle(ctx context.Context, r *run) error {
 				}
 				var from int64
 				for i := range each + 1 {
-					if i == 1 { // the first one finds everything cold
+					if i == 1 { // the first one meets cold caches
 						var err error
 						if from, err = s.audit.size(); err != nil {
 							return err
@@ -50,7 +50,7 @@ func playSingle(ctx context.Context, r *run) error {
 						goneIn[c.who] = append(goneIn[c.who], l.Gone.Sub(l.Deleting))
 					}
 				}
-				// What is written behind the last pod's back belongs to it.
+				// Requests after the deletion of the last pod still count for it.
 				if err := pause(ctx, time.Second); err != nil {
 					return err
 				}
@@ -102,7 +102,7 @@ func playSingle(ctx context.Context, r *run) error {
 	return nil
 }
 
-// emptyMemory is what the kubelet holds once it has come to rest.
+// emptyMemory returns the kubelet's memory without pods, when it is idle.
 func (s *realStage) emptyMemory(ctx context.Context) (float64, error) {
 	if err := pause(ctx, 2*settle); err != nil {
 		return 0, err
@@ -110,7 +110,7 @@ func (s *realStage) emptyMemory(ctx context.Context) (float64, error) {
 	return resident(s.kubelet.Pid())
 }
 
-// one starts a pod, ends it, and returns its life.
+// one starts a pod, deletes it, and returns its times.
 func (s *realStage) one(ctx context.Context, name string) (Life, error) {
 	if _, _, err := s.start(ctx, time.Minute, []*corev1.Pod{pausePod(s.kubelet.Node, name)}); err != nil {
 		return Life{}, err
@@ -118,7 +118,7 @@ func (s *realStage) one(ctx context.Context, name string) (Life, error) {
 	if err := s.learn(ctx, name); err != nil {
 		return Life{}, err
 	}
-	if err := pause(ctx, breath); err != nil { // what follows Ready is not to meet the deletion
+	if err := pause(ctx, breath); err != nil { // so that work after Ready does not delay the deletion
 		return Life{}, err
 	}
 	lives, err := s.end(ctx, time.Minute, []string{name})
@@ -128,10 +128,10 @@ func (s *realStage) one(ctx context.Context, name string) (Life, error) {
 	return lives[0], pause(ctx, breath)
 }
 
-// crowdSize is how many pods come at once on an ordinary day.
+// crowdSize is a usual number of pods that are created at once.
 const crowdSize = 30
 
-// playCrowd starts 30 pods at once.
+// playCrowd starts and deletes 30 pods at once.
 func playCrowd(ctx context.Context, r *run) error {
 	readyIn, goneIn := map[string]Samples{}, map[string]Samples{}
 	err := r.onRealStage(ctx, func(ctx context.Context, s *realStage) error {
@@ -171,15 +171,15 @@ func playCrowd(ctx context.Context, r *run) error {
 	return err
 }
 
-// group is a number of pods that come and go at once.
+// group is a number of pods that are created at once and deleted at once.
 type group struct {
 	names       []string
 	ready, gone Samples
-	cpu         time.Duration // the kubelet's, until all were ready
+	cpu         time.Duration // of the kubelet, until all were ready
 	deleted     time.Duration // from the first deletion to the last pod's end
 }
 
-// group starts pods at once.
+// group starts n pods at once.
 func (s *realStage) group(ctx context.Context, prefix string, n int) (group, error) {
 	before, err := use(s.kubelet.Pid())
 	if err != nil {
@@ -202,7 +202,7 @@ func (s *realStage) group(ctx context.Context, prefix string, n int) (group, err
 	return g, nil
 }
 
-// endGroup deletes them at once.
+// endGroup deletes the pods of a group at once.
 func (s *realStage) endGroup(ctx context.Context, g *group) error {
 	begin := time.Now()
 	lives, err := s.end(ctx, 10*time.Minute, g.names)
@@ -213,7 +213,7 @@ func (s *realStage) endGroup(ctx context.Context, g *group) error {
 	return err
 }
 
-// playFull fills the node, lets it rest, and empties it.
+// playFull fills the node, measures it while it is idle, and deletes all pods.
 func playFull(ctx context.Context, r *run) error {
 	readyIn, cpu, wall := map[string]Samples{}, map[string]float64{}, map[string]float64{}
 	idle, idleRt, switches, memory := map[string]float64{}, map[string]float64{}, map[string]float64{},
@@ -252,7 +252,7 @@ func playFull(ctx context.Context, r *run) error {
 		}
 		s.clear()
 		g, err := s.byHand(ctx, n, 4, func(ctx context.Context) (err error) {
-			// What the runtime does for pods that are not queried.
+			// The CPU of the runtime while no kubelet queries the pods.
 			_, idleRt[Hand], _, err = atRest(ctx, [2]int{s.runtime.Pid(), s.runtime.Pid()})
 			return err
 		})
@@ -287,15 +287,14 @@ func playFull(ctx context.Context, r *run) error {
 	return nil
 }
 
-// rest watches the kubelet and the runtime idle for a minute.
+// rest measures the idle kubelet and the idle runtime for a minute.
 func (s *realStage) rest(ctx context.Context, who string, idle, idleRt, switches map[string]float64) (err error) {
 	idle[who], idleRt[who], switches[who], err = atRest(ctx, [2]int{s.kubelet.Pid(), s.runtime.Pid()})
 	return err
 }
 
-// atRest watches two processes for a minute, once they have come to rest: what
-// share of a processor each uses, in percent, and how often in a second the first
-// is switched to.
+// atRest measures two processes for a minute when they are idle. It returns the share of a CPU that each uses, in
+// percent, and the context switches of the first per second.
 func atRest(ctx context.Context, pids [2]int) (first, second, switches float64, err error) {
 	if err := pause(ctx, 2*settle); err != nil {
 		return 0, 0, 0, err
@@ -320,7 +319,7 @@ func atRest(ctx context.Context, pids [2]int) (first, second, switches float64, 
 	return share(0), share(1), float64(after[0].Switches-before[0].Switches) / took.Seconds(), nil
 }
 
-// playRestart restarts the kubelet under pods with readiness probes.
+// playRestart restarts the kubelet while pods with readiness probes run.
 func playRestart(ctx context.Context, r *run) error {
 	const port = 8080
 	n := r.cfg.Pods
@@ -346,7 +345,7 @@ func playRestart(ctx context.Context, r *run) error {
 				return err
 			}
 			readyIn[c.who] = ms(took)
-			// Two periods of the probes: every condition has changed.
+			// Two periods of the probes: after that, every Ready condition that changes has changed.
 			if err := pause(ctx, 25*time.Second); err != nil {
 				return err
 			}
@@ -380,8 +379,8 @@ func playRestart(ctx context.Context, r *run) error {
 	return nil
 }
 
-// restart starts the kubelet and returns how long it took until a watch showed
-// a node status of its own, with Ready.
+// restart starts the kubelet and returns how long it took until a watch showed a Ready node status from the new
+// process.
 func (s *realStage) restart(ctx context.Context) (time.Duration, error) {
 	ctx, cancel := within(ctx, time.Minute)
 	defer cancel()
@@ -417,7 +416,7 @@ func (s *realStage) restart(ctx context.Context) (time.Duration, error) {
 	return took, <-up
 }
 
-// heartbeat is when the node's Ready condition was last reported.
+// heartbeat returns the time of the last heartbeat in the node's Ready condition.
 func heartbeat(n *corev1.Node) metav1.Time {
 	for _, c := range n.Status.Conditions {
 		if c.Type == corev1.NodeReady {

@@ -12,7 +12,7 @@ import (
 	"keelson/test/kit/fakecri"
 )
 
-// playStart starts one pod after the other on a runtime that takes no time.
+// playStart starts one pod after the other on a runtime that answers at once.
 func playStart(ctx context.Context, r *run) error {
 	plain, token := map[string]Samples{}, map[string]Samples{}
 	for _, c := range r.contenders() {
@@ -20,10 +20,10 @@ func playStart(ctx context.Context, r *run) error {
 			defer r.profile(ctx, c, s.kubelet)()
 			n := max(50, r.cfg.Runs)
 			if c.who == Upstream {
-				n = 10 // seconds each, and no promise of ours
+				n = 10 // each takes seconds, and no bound depends on them
 			}
 			for i := range n {
-				// In turns, so that both see the same machine.
+				// In turns, so that the load of the machine is the same for both.
 				for _, kind := range []struct {
 					name string
 					pod  func(*corev1.Pod) *corev1.Pod
@@ -33,7 +33,7 @@ func playStart(ctx context.Context, r *run) error {
 					if err != nil {
 						return err
 					}
-					if i > 0 { // the first one finds everything cold
+					if i > 0 { // the first one meets cold caches
 						kind.to[c.who] = append(kind.to[c.who], own)
 					}
 				}
@@ -53,8 +53,7 @@ func playStart(ctx context.Context, r *run) error {
 	return nil
 }
 
-// ownShare starts a pod, removes it again, and returns the time to Ready less
-// the time inside the runtime's calls for it.
+// ownShare starts a pod, deletes it, and returns the time to Ready minus the time inside the runtime's calls for it.
 func (s *fakeStage) ownShare(ctx context.Context, p *corev1.Pod) (time.Duration, error) {
 	ctx, cancel := within(ctx, time.Minute)
 	defer cancel()
@@ -83,16 +82,14 @@ func (s *fakeStage) ownShare(ctx context.Context, p *corev1.Pod) (time.Duration,
 	return own, pause(ctx, breath)
 }
 
-// breath is the time between two pods where one at a time is measured. Without
-// it a series of quick pods exceeds the rate that the kubelet is allowed at the
-// API server (kubeAPIQPS, 50 a second), and the figure would be about that.
+// breath is the pause between two pods where one at a time is measured. Without it, a series of quick pods would exceed
+// the kubelet's rate limit at the API server (kubeAPIQPS, 50 a second), and the figure would measure that limit.
 const breath = 200 * time.Millisecond
 
-// sandboxTime is what a sandbox takes in the burst.
+// sandboxTime is the time that the start of a sandbox takes in the scene burst.
 const sandboxTime = 130 * time.Millisecond
 
-// playBurst starts 100 pods at once on a runtime whose sandboxes take a while
-// but do not get in each other's way.
+// playBurst starts 100 pods at once on a runtime whose sandboxes take sandboxTime to start, in parallel.
 func playBurst(ctx context.Context, r *run) error {
 	const n = 100
 	by := map[string]Samples{}
@@ -123,9 +120,9 @@ func playBurst(ctx context.Context, r *run) error {
 	return nil
 }
 
-// playProbe starts pods whose server answers at once.
+// playProbe starts pods with a readiness probe whose server answers at once.
 func playProbe(ctx context.Context, r *run) error {
-	// Pods get addresses of this machine, and one server answers on all of them.
+	// Pods get addresses of this machine, and one server listens on all of them.
 	l, err := net.Listen("tcp", "0.0.0.0:0")
 	if err != nil {
 		return err
@@ -185,15 +182,14 @@ func (s *fakeStage) startToReady(ctx context.Context, p *corev1.Pod) (time.Durat
 const (
 	fewPods  = 110
 	manyPods = 1000
-	// settle is how long a kubelet gets to come to rest before its idling is
-	// measured, and idleFor how long that is watched: as long as the longest of the
-	// usual periods.
+	// settle is the time until a kubelet counts as idle. idleFor is how long it is then measured: as long as the
+	// longest of the usual periods.
 	settle  = 15 * time.Second
 	idleFor = time.Minute
 )
 
-// playMany fills the node of our kubelet far beyond the usual, and looks at how
-// it idles and how soon it shows the end of a container.
+// playMany gives our kubelet many more pods than usual. It measures its idle CPU, and how soon a status shows the exit
+// of a container.
 func playMany(ctx context.Context, r *run) error {
 	exits, exitsMany := map[string]Samples{}, map[string]Samples{}
 	idle, idleMany := map[string]float64{}, map[string]float64{}
@@ -218,7 +214,7 @@ func playMany(ctx context.Context, r *run) error {
 			}
 			st.idle[c.who] = u
 			r.say("idle at %d pods: %.2f %% of a core", st.pods, u)
-			for i := range 100 { // pods that have not ended in an earlier stage
+			for i := range 100 { // pods whose container has not exited in an earlier stage
 				took, err := s.exit(ctx, fmt.Sprintf("many-%04d", st.pods-1-i))
 				if err != nil {
 					return err
@@ -244,7 +240,7 @@ func playMany(ctx context.Context, r *run) error {
 	return nil
 }
 
-// fill adds pods up to a number and waits until all are ready.
+// fill adds pods until there are as many as to, and waits until all are ready.
 func (s *fakeStage) fill(ctx context.Context, from, to int) error {
 	ctx, cancel := within(ctx, 5*time.Minute)
 	defer cancel()
@@ -260,7 +256,7 @@ func (s *fakeStage) fill(ctx context.Context, from, to int) error {
 	return err
 }
 
-// idle is the share of a core, in percent, that the kubelet uses at rest.
+// idle returns the share of a CPU, in percent, that the idle kubelet uses.
 func (s *fakeStage) idle(ctx context.Context) (float64, error) {
 	if err := pause(ctx, settle); err != nil {
 		return 0, err
@@ -277,7 +273,7 @@ func (s *fakeStage) idle(ctx context.Context) (float64, error) {
 	return 100 * float64(after.CPU-before.CPU) / float64(time.Since(begin)), err
 }
 
-// exit ends a pod's container and returns when a watch shows it.
+// exit ends a pod's container and returns how long it takes until a watch shows this.
 func (s *fakeStage) exit(ctx context.Context, name string) (time.Duration, error) {
 	ctx, cancel := within(ctx, 30*time.Second)
 	defer cancel()

@@ -18,11 +18,11 @@ import (
 	"keelson/test/rig"
 )
 
-// onFakes names the ground of figures that are the kubelet's own.
+// onFakes is the environment of figures that depend only on the kubelet.
 const onFakes = "fake runtime, fake API"
 
-// fakeStage is a kubelet between a runtime and an API server that take no time:
-// what is left is its own.
+// fakeStage is a kubelet with a fake runtime and a fake API server that answer at once. So the measured time is the
+// kubelet's own.
 type fakeStage struct {
 	node    string
 	runtime *fakecri.Runtime
@@ -35,14 +35,14 @@ type fakeStage struct {
 	watch   *podWatch
 }
 
-// fakeOptions are what scenes want different.
+// fakeOptions are the settings that differ between scenes.
 type fakeOptions struct {
 	runtime fakecri.Options
 	before  func(*fakecri.Runtime)
 	edit    func(*kubeletconfig.KubeletConfiguration)
 }
 
-// onFakeStage plays on a stage made for one kubelet and removes it.
+// onFakeStage makes a fakeStage for one kubelet, calls play, and removes it.
 func (r *run) onFakeStage(
 	ctx context.Context, c contender, o fakeOptions, play func(context.Context, *fakeStage) error,
 ) (err error) {
@@ -69,7 +69,7 @@ func (r *run) onFakeStage(
 	s.http.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
 	s.http.StartTLS()
 	defer s.http.Close()
-	// Before the server closes, which waits for its requests.
+	// This runs before Close, which waits for open requests.
 	defer s.http.CloseClientConnections()
 	s.client = s.api.Client()
 	if s.watch, err = watchPods(ctx, s.client, "default"); err != nil {
@@ -100,11 +100,11 @@ func (r *run) onFakeStage(
 	}
 	defer s.kubelet.Stop()
 	r.say("%s kubelet is up", c.who)
-	defer r.logCalls(c, s) // also when something went wrong
+	defer r.logCalls(c, s) // also after a failure
 	return play(ctx, s)
 }
 
-// create makes pods, all at once, and returns their names.
+// create creates pods in parallel and returns their names.
 func create(ctx context.Context, client kubernetes.Interface, pods []*corev1.Pod) ([]string, error) {
 	names := make([]string, len(pods))
 	errs := make(chan error, len(pods))

@@ -2,7 +2,7 @@ package bench
 
 import "fmt"
 
-// A Bound is one promise: a value that may not be exceeded.
+// A Bound is one performance target: the maximum of a value.
 type Bound struct {
 	Figure string
 	What   string
@@ -10,7 +10,7 @@ type Bound struct {
 	Unit   string // "" for a ratio
 }
 
-// The promises, in the order they are reported in.
+// The bounds, in the order of the report.
 var (
 	ownShareP50  = Bound{"F1", "own share of create→Ready, p50, fake runtime", 20, "ms"}
 	ownShareP99  = Bound{"F1", "own share of create→Ready, p99, fake runtime", 100, "ms"}
@@ -38,14 +38,14 @@ var (
 	binarySize   = Bound{"F15", "kubelet binary, stripped", 40, "MB"}
 )
 
-// A Verdict is a promise beside what was found.
+// A Verdict is a bound with the measured value.
 type Verdict struct {
 	Bound
 	Value float64
-	Note  string // what makes the value less than it seems
+	Note  string // why the value is less reliable
 }
 
-// Held tells whether the promise is kept.
+// Held returns whether the bound is met.
 func (v Verdict) Held() bool { return v.Value <= v.Limit }
 
 func (v Verdict) String() string {
@@ -61,7 +61,7 @@ func (v Verdict) String() string {
 	return line
 }
 
-// amount shows ratios with two digits and quantities with what says something.
+// amount formats a ratio with two decimals and a quantity with four significant digits and its unit.
 func amount(v float64, unit string) string {
 	if unit == "" {
 		return fmt.Sprintf("%.2f", v)

@@ -14,16 +14,15 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// template is what a kubelet sent to the runtime for one pod: the same is sent
-// by hand.
+// template has the configurations that a kubelet sent to the runtime for one pod. The same are sent by hand.
 type template struct {
 	sandbox   *cri.PodSandboxConfig
 	container *cri.ContainerConfig
-	dir       string // of what the hand-made pods mount and log to
+	dir       string // folder for the mounts and logs of the pods by hand
 }
 
-// capture reads the configurations of a running pod from the runtime, and
-// copies what its container mounts: the pod takes the originals with it.
+// capture reads the configurations of a running pod from the runtime. It copies the mounts of its container, because
+// the originals are removed with the pod.
 func capture(ctx context.Context, rt cri.RuntimeServiceClient, uid, dir string) (*template, error) {
 	own := map[string]string{"io.kubernetes.pod.uid": uid}
 	sandboxes, err := rt.ListPodSandbox(ctx,
@@ -68,7 +67,7 @@ func capture(ctx context.Context, rt cri.RuntimeServiceClient, uid, dir string) 
 	return t, nil
 }
 
-// reported reads the configuration from a verbose status.
+// reported reads a configuration from a verbose status.
 func reported(info map[string]string, config proto.Message) error {
 	verbose := struct{ Config any }{config}
 	if err := json.Unmarshal([]byte(info["info"]), &verbose); err != nil {
@@ -80,8 +79,7 @@ func reported(info map[string]string, config proto.Message) error {
 // handPod is a pod made by hand.
 type handPod struct{ sandbox, container string }
 
-// start makes a pod with the calls that cannot be done without, one after the
-// other, and returns how long they took.
+// start makes a pod with only the necessary calls, one after the other, and returns how long they took.
 func (t *template) start(
 	ctx context.Context, rt cri.RuntimeServiceClient, cgroup string, n int,
 ) (handPod, time.Duration, error) {
@@ -90,7 +88,7 @@ func (t *template) start(
 		proto.Clone(t.container).(*cri.ContainerConfig)
 	sandbox.Metadata.Name, sandbox.Metadata.Uid = name, name
 	sandbox.Hostname = name
-	// A kubelet that finds its labels takes the pod for its own.
+	// Without the labels of a kubelet, because a kubelet would treat the pod as its own.
 	sandbox.Labels, sandbox.Annotations = map[string]string{"bench": "hand"}, nil
 	container.Labels, container.Annotations = map[string]string{"bench": "hand"}, nil
 	sandbox.LogDirectory = filepath.Join(t.dir, "logs", name)
@@ -126,8 +124,7 @@ func (t *template) start(
 	return p, time.Since(begin), nil
 }
 
-// stop stops the pod and returns how long that took; then a kubelet can let go of
-// the API object.
+// stop stops the pod and returns how long that took. At this point a kubelet can finish the deletion of the API object.
 func (p handPod) stop(ctx context.Context, rt cri.RuntimeServiceClient) (time.Duration, error) {
 	begin := time.Now()
 	if p.container != "" {
@@ -147,7 +144,7 @@ func (p handPod) stop(ctx context.Context, rt cri.RuntimeServiceClient) (time.Du
 	return time.Since(begin), nil
 }
 
-// remove removes what was stopped.
+// remove removes the stopped pod.
 func (p handPod) remove(ctx context.Context, rt cri.RuntimeServiceClient) error {
 	if p.sandbox == "" {
 		return nil

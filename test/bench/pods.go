@@ -15,14 +15,14 @@ import (
 
 const podImage = images.Pause
 
-// pausePod is a pod as most are: one container, and the token that the API
-// server's admission adds. It ends at once on SIGTERM.
+// pausePod returns a usual pod: one container, and the token that the API server's admission adds. It ends at once on
+// SIGTERM.
 func pausePod(node, name string) *corev1.Pod {
 	grace := int64(1)
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", Labels: map[string]string{"bench": "pause"}},
 		Spec: corev1.PodSpec{
-			NodeName:                      node, // there is nothing to learn about the scheduler here
+			NodeName:                      node, // the scheduler is not measured
 			TerminationGracePeriodSeconds: &grace,
 			Containers: []corev1.Container{{
 				Name:            "main",
@@ -33,8 +33,8 @@ func pausePod(node, name string) *corev1.Pod {
 	}
 }
 
-// withToken adds what the ServiceAccount admission adds to every pod; the fake
-// API server does not do it.
+// withToken adds the token volume that the ServiceAccount admission adds to every pod. The fake API server does not add
+// it.
 func withToken(p *corev1.Pod) *corev1.Pod {
 	expires := int64(3607)
 	mode := int32(0o644)
@@ -71,20 +71,20 @@ func withToken(p *corev1.Pod) *corev1.Pod {
 	return p
 }
 
-// withoutToken keeps the admission from adding one.
+// withoutToken prevents the admission from adding a token.
 func withoutToken(p *corev1.Pod) *corev1.Pod {
 	no := false
 	p.Spec.AutomountServiceAccountToken = &no
 	return p
 }
 
-// once makes the end of a container the end of the pod.
+// once sets the restart policy Never, so that the pod ends with its container.
 func once(p *corev1.Pod) *corev1.Pod {
 	p.Spec.RestartPolicy = corev1.RestartPolicyNever
 	return p
 }
 
-// probed adds a readiness probe of the usual period.
+// probed adds a readiness probe with the usual period.
 func probed(p *corev1.Pod, port int) *corev1.Pod {
 	p.Spec.Containers[0].ReadinessProbe = &corev1.Probe{PeriodSeconds: 10,
 		ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{
@@ -101,7 +101,7 @@ func served(p *corev1.Pod, port int) *corev1.Pod {
 	return p
 }
 
-// several makes pods with numbered names.
+// several returns n pods with numbered names.
 func several(n int, prefix string, one func(name string) *corev1.Pod) []*corev1.Pod {
 	pods := make([]*corev1.Pod, n)
 	for i := range pods {
@@ -117,7 +117,7 @@ func createOne(ctx context.Context, client kubernetes.Interface, p *corev1.Pod) 
 	return nil
 }
 
-// remove asks for the deletion of pods, all at once.
+// remove requests the deletion of pods in parallel.
 func remove(ctx context.Context, client kubernetes.Interface, names []string) error {
 	errs := make(chan error, len(names))
 	slots := make(chan struct{}, 16)

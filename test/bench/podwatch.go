@@ -13,11 +13,11 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Life is when a watch showed what of one pod. Zero times have not come.
+// Life has the times at which a watch showed the events of one pod. A time is zero if the event has not happened.
 type Life struct {
 	Added    time.Time
 	Ready    time.Time // first
-	Exited   time.Time // first container shown as ended, or started again
+	Exited   time.Time // the first container was shown as ended or restarted
 	Deleting time.Time
 	Gone     time.Time
 	Restarts int32
@@ -27,7 +27,7 @@ type Life struct {
 
 // podWatch watches the pods of a namespace.
 type podWatch struct {
-	version string // last seen; the reader's alone
+	version string // last seen; used only by the reading goroutine
 
 	mu     sync.Mutex
 	lives  map[string]*Life
@@ -37,7 +37,7 @@ type podWatch struct {
 	done   chan struct{}
 }
 
-// watchPods begins a watch, which sees every pod made after the call.
+// watchPods starts a watch. It sees every pod that is created after the call.
 func watchPods(ctx context.Context, client kubernetes.Interface, namespace string) (*podWatch, error) {
 	ctx, stop := context.WithCancel(ctx)
 	pw := &podWatch{lives: map[string]*Life{}, news: make(chan struct{}), stop: stop, done: make(chan struct{})}
@@ -60,8 +60,8 @@ func watchPods(ctx context.Context, client kubernetes.Interface, namespace strin
 	go func() {
 		defer close(pw.done)
 		err := pw.read(w)
-		// On a machine that is busy beyond measure connections are given up; what
-		// was missed comes again, late, which is for the percentiles to show.
+		// On an overloaded machine a connection may be closed. The next watch repeats the missed events. They are late,
+		// which the percentiles show.
 		for err == nil && ctx.Err() == nil {
 			if w, err = open(); err == nil {
 				err = pw.read(w)
@@ -83,8 +83,7 @@ func (pw *podWatch) close() {
 	<-pw.done
 }
 
-// read takes in events until the watch ends. The error is one that another
-// watch would meet again.
+// read reads events until the watch ends. It returns an error only if another watch would fail too.
 func (pw *podWatch) read(w watch.Interface) error {
 	defer w.Stop()
 	for e := range w.ResultChan() {
@@ -102,7 +101,7 @@ func (pw *podWatch) read(w watch.Interface) error {
 	return nil
 }
 
-// tell wakes everybody who waits; pw.mu is held.
+// tell wakes all waiting goroutines. The caller holds pw.mu.
 func (pw *podWatch) tell() {
 	close(pw.news)
 	pw.news = make(chan struct{})
@@ -145,7 +144,7 @@ func ready(p *corev1.Pod) bool {
 	return false
 }
 
-// life is what is known of a pod; the zero Life if nothing is.
+// life returns the times of a pod, or the zero Life if it is not known.
 func (pw *podWatch) life(name string) Life {
 	pw.mu.Lock()
 	defer pw.mu.Unlock()
@@ -155,7 +154,7 @@ func (pw *podWatch) life(name string) Life {
 	return Life{}
 }
 
-// until returns the lives of the pods, in their order, once all are as wanted.
+// until waits until want returns true for all pods, and returns their lives in the order of names.
 func (pw *podWatch) until(ctx context.Context, what string, names []string, want func(Life) bool) ([]Life, error) {
 	for {
 		pw.mu.Lock()

@@ -13,15 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Use is what a process has used since it began.
+// Use is the resource usage of a process since its start.
 type Use struct {
 	CPU      time.Duration
-	Switches int64 // context switches of its threads, wanted or not
+	Switches int64 // context switches of its threads, voluntary or not
 }
 
-// use reads what the threads of a process have used. The clock of its stat file
-// ticks in hundredths of a second, too coarse for a process at rest; that of its
-// threads does not. Go's threads hardly ever end, so none is missed.
+// use adds the usage of the threads of a process. The stat file of the process counts in hundredths of a second, which
+// is too coarse for an idle process. The schedstat files of its threads count in nanoseconds. The threads of a Go
+// program hardly ever end, so hardly any usage is missed.
 func use(pid int) (Use, error) {
 	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
 	if err != nil {
@@ -66,15 +66,15 @@ func threadUse(dir string) (Use, error) {
 	return u, nil
 }
 
-// resident is the memory a process holds, in MiB.
+// resident returns the resident memory of a process in MiB.
 func resident(pid int) (float64, error) {
 	n, err := statusField(fmt.Sprintf("/proc/%d/status", pid), "VmRSS")
 	return float64(n) / 1024, err
 }
 
-// fromDisk has a program read from the disk when it starts, as after a boot. One
-// that was just written lies in memory in pieces of up to 2 MiB, each of which a
-// process maps, and seems to hold, as a whole.
+// fromDisk removes a program from the page cache, so that it is read from the disk when it starts, as after a boot. A
+// program that was just written is cached in pieces of up to 2 MiB. A process maps such a piece as a whole, and it all
+// counts as resident memory.
 func fromDisk(program string) error {
 	f, err := os.Open(program)
 	if err != nil {
@@ -90,7 +90,7 @@ func fromDisk(program string) error {
 	return nil
 }
 
-// statusField is a number of a status file of /proc.
+// statusField returns a number from a status file in /proc.
 func statusField(file, name string) (int64, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {

@@ -10,13 +10,13 @@ import (
 	"keelson/test/rig"
 )
 
-// profile takes a CPU profile of our kubelet until the function it returns is
-// called, if the run is to look for causes.
+// profile starts a CPU profile of our kubelet if the run is configured to profile. The returned function waits until
+// the profile is complete.
 func (r *run) profile(ctx context.Context, c contender, k *rig.Kubelet) (stop func()) {
 	if r.cfg.Profile == "" || c.who != Ours {
 		return func() {}
 	}
-	const length = 20 // seconds; the server takes no word to end earlier
+	const length = 20 // seconds; the server cannot end a profile earlier
 	scene := r.scene
 	done := make(chan struct{})
 	go func() {
@@ -32,7 +32,7 @@ func (r *run) profile(ctx context.Context, c contender, k *rig.Kubelet) (stop fu
 	return func() { <-done }
 }
 
-// logCalls writes what the runtime was asked, with the gaps between.
+// logCalls writes the calls to the runtime and the requests to the API server with their times.
 func (r *run) logCalls(c contender, s *fakeStage) {
 	if r.cfg.Profile == "" {
 		return

@@ -12,11 +12,10 @@ import (
 	"keelson/test/rig"
 )
 
-// onReal names the ground of figures that operators see.
+// onReal is the environment of figures that operators see.
 const onReal = "containerd, API server"
 
-// realStage is a node on containerd in a cluster; one kubelet after the other
-// is put on it.
+// realStage is a node with containerd in a cluster. The kubelets run on it one after the other.
 type realStage struct {
 	run     *run
 	rig     *rig.Rig
@@ -24,13 +23,13 @@ type realStage struct {
 	cluster *rig.Cluster
 	audit   audit
 	watch   *podWatch
-	on      string       // who is on the stage
+	on      string       // the contender that runs
 	kubelet *rig.Kubelet // nil before the first one
 	hand    *template
 	made    int // pods made by hand so far
 }
 
-// onRealStage builds the stage, plays, and takes everything away.
+// onRealStage makes a realStage, calls play, and removes everything.
 func (r *run) onRealStage(ctx context.Context, play func(context.Context, *realStage) error) (err error) {
 	s := &realStage{run: r}
 	if s.rig, err = rig.Open(ctx, rig.Config{Purpose: "bench", Parts: r.cfg.Parts, Log: r.cfg.Log}); err != nil {
@@ -59,7 +58,7 @@ func (r *run) onRealStage(ctx context.Context, play func(context.Context, *realS
 	return err
 }
 
-// put puts a kubelet on the stage in place of the one that is there.
+// put starts a kubelet and stops the one that runs.
 func (s *realStage) put(ctx context.Context, c contender) (err error) {
 	ctx, cancel := within(ctx, 2*time.Minute)
 	defer cancel()
@@ -74,13 +73,13 @@ func (s *realStage) put(ctx context.Context, c contender) (err error) {
 	return err
 }
 
-// clear takes the kubelet off the stage.
+// clear stops the kubelet.
 func (s *realStage) clear() {
 	s.kubelet.Stop()
 	s.on = ""
 }
 
-// start creates pods at once and returns their lives when all are ready.
+// start creates pods at once and returns their times when all are ready.
 func (s *realStage) start(ctx context.Context, limit time.Duration, pods []*corev1.Pod) ([]string, []Life, error) {
 	ctx, cancel := within(ctx, limit)
 	defer cancel()
@@ -92,7 +91,7 @@ func (s *realStage) start(ctx context.Context, limit time.Duration, pods []*core
 	return names, lives, err
 }
 
-// end deletes pods at once and returns their lives when all are gone.
+// end deletes pods at once and returns their times when all are gone.
 func (s *realStage) end(ctx context.Context, limit time.Duration, names []string) ([]Life, error) {
 	ctx, cancel := within(ctx, limit)
 	defer cancel()
@@ -102,7 +101,8 @@ func (s *realStage) end(ctx context.Context, limit time.Duration, names []string
 	return s.watch.until(ctx, "gone", names, isGone)
 }
 
-// learn captures what our kubelet tells the runtime, for the pods by hand.
+// learn captures the configurations that a kubelet sends to the runtime, for the pods by hand. Only the first call has
+// an effect.
 func (s *realStage) learn(ctx context.Context, name string) (err error) {
 	if s.hand != nil {
 		return nil
@@ -112,16 +112,15 @@ func (s *realStage) learn(ctx context.Context, name string) (err error) {
 	return err
 }
 
-// handGroup is a number of pods that come and go by hand.
+// handGroup has the times of a number of pods that were made by hand.
 type handGroup struct {
 	starts  Samples       // how long each start took
-	there   Samples       // when each pod was there after the beginning
+	there   Samples       // how long after the beginning each pod had started
 	stops   Samples       // how long each stop took
 	stopped time.Duration // from the first stop to the last pod's end
 }
 
-// byHand starts n pods by hand, so many at a time, waits for what is to be seen
-// while they are there, and ends them.
+// byHand starts n pods by hand, atOnce at a time, calls meanwhile, and ends the pods.
 func (s *realStage) byHand(
 	ctx context.Context, n, atOnce int, meanwhile func(context.Context) error,
 ) (handGroup, error) {
@@ -141,7 +140,7 @@ func (s *realStage) byHand(
 	if err == nil {
 		err = meanwhile(ctx)
 	}
-	// Whatever went wrong, nothing is left.
+	// The pods are stopped and removed also after an error.
 	begin = time.Now()
 	err = cmp.Or(err, eachOf(n, atOnce, func(i int) (err error) {
 		g.stops[i], err = pods[i].stop(ctx, s.runtime.CRI)
@@ -151,10 +150,10 @@ func (s *realStage) byHand(
 	return g, cmp.Or(err, eachOf(n, atOnce, func(i int) error { return pods[i].remove(ctx, s.runtime.CRI) }))
 }
 
-// noWait is for pods by hand that end at once.
+// noWait is for byHand if the pods are ended at once.
 func noWait(context.Context) error { return nil }
 
-// eachOf calls f for each number below n, so many at a time.
+// eachOf calls f for each number below n, atOnce at a time.
 func eachOf(n, atOnce int, f func(int) error) error {
 	next, errs := make(chan int), make(chan error, n)
 	for range atOnce {

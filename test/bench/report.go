@@ -11,24 +11,24 @@ import (
 	"time"
 )
 
-// Who is measured.
+// The contenders.
 const (
 	Ours     = "ours"
 	Upstream = "upstream"
 	Hand     = "by hand"
 )
 
-// Row is one quantity as it was found for everybody.
+// Row is one quantity with the results of all contenders.
 type Row struct {
 	Figure string
 	What   string
 	On     string // what it was measured on: "fake runtime, fake API"
 	Cells  map[string]string
-	// Base are the numbers that ratios are made of; zero means none.
+	// Base are the numbers for ratios by contender; zero means none.
 	Base map[string]float64
 }
 
-// Report collects what a run finds.
+// Report collects the results of a run.
 type Report struct {
 	start    time.Time
 	load     string
@@ -37,7 +37,7 @@ type Report struct {
 	failed   []string
 }
 
-// NewReport begins a report.
+// NewReport returns an empty report.
 func NewReport() *Report { return &Report{start: time.Now(), load: loadAverage()} }
 
 // Times adds a row of durations.
@@ -62,17 +62,17 @@ func (r *Report) Numbers(figure, what, on, unit string, by map[string]float64) {
 	r.rows = append(r.rows, row)
 }
 
-// Hold holds a value against its promise.
+// Hold adds a verdict: the value is compared with the bound.
 func (r *Report) Hold(b Bound, value float64, note string) {
 	r.verdicts = append(r.verdicts, Verdict{Bound: b, Value: value, Note: note})
 }
 
-// Failed notes a scene that could not be played to its end.
+// Failed records a scene that failed.
 func (r *Report) Failed(scene string, err error) {
 	r.failed = append(r.failed, fmt.Sprintf("%s: %v", scene, err))
 }
 
-// Print writes the table and a line for each promise.
+// Print writes the table and a line for each verdict.
 func (r *Report) Print(w io.Writer) error {
 	fmt.Fprintf(w, "\nLoad average %s at the start, %s now; %d s. Times in ms: p50 / p99 (samples).\n\n", r.load,
 		loadAverage(), int(time.Since(r.start).Seconds()))
@@ -113,7 +113,7 @@ func (r *Report) Print(w io.Writer) error {
 	return nil
 }
 
-// Complete tells whether every scene was played to its end.
+// Complete returns whether no scene failed.
 func (r *Report) Complete() bool { return len(r.failed) == 0 }
 
 func figureNumber(id string) int {

@@ -6,11 +6,10 @@ import (
 	"time"
 )
 
-// Samples are durations of the same thing.
+// Samples are measured durations of one quantity.
 type Samples []time.Duration
 
-// P is the smallest sample that the share q of all samples does not exceed;
-// zero if there are none.
+// P returns the smallest sample that the share q of all samples does not exceed, or zero if there are none.
 func (s Samples) P(q float64) time.Duration {
 	if len(s) == 0 {
 		return 0
@@ -20,7 +19,7 @@ func (s Samples) P(q float64) time.Duration {
 	return sorted[min(max(rank, 1), len(sorted))-1]
 }
 
-// Median is the middle sample, or the mean of the middle two.
+// Median returns the middle sample, or the mean of the middle two.
 func (s Samples) Median() time.Duration {
 	if len(s) == 0 {
 		return 0
@@ -30,11 +29,11 @@ func (s Samples) Median() time.Duration {
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
-// ms is a duration in milliseconds.
+// ms returns a duration in milliseconds.
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// ratio is a / b, and infinite when there is nothing to compare with: a promise
-// about it must not seem kept.
+// ratio returns a / b, or infinity if b is zero. So a bound on the ratio is not met if there is no value to compare
+// with.
 func ratio[T time.Duration | float64](a, b T) float64 {
 	if b == 0 {
 		return math.Inf(1)

@@ -17,17 +17,15 @@ import (
 	"keelson/internal/storage/mount"
 )
 
-// treeFiles is how large the tree is that is given to a group: what a database or a
-// build cache may bring along.
+// treeFiles is the number of files in the tree: as many as a database or a build cache may have.
 const treeFiles = 1_000_000
 
-// treeRounds is how often each walk is made; the best of them counts, since the tree
-// is in memory and whatever else runs only takes time away.
+// treeRounds is how often each walk is done. The shortest time counts: the tree is in memory, and other processes can
+// only make a walk slower.
 const treeRounds = 3
 
-// playTree gives a tree of a million files to a pod's group: one that is the group's
-// already, and one of which nothing is. Beside it others walk the tree: one that only
-// looks, side by side, and one that changes what must be changed, one by one.
+// playTree sets the group of a tree with a million files, as for fsGroup: first a tree in which all files have the
+// group already, then one in which none has it. For comparison, a plain parallel walk reads or changes the tree.
 func playTree(_ context.Context, r *run) (err error) {
 	if os.Geteuid() != 0 {
 		return errors.New("mounting needs root")
@@ -86,7 +84,7 @@ func timed(fn func() error) (seconds float64, err error) {
 	return time.Since(began).Seconds(), err
 }
 
-// growTree makes files in directories of a thousand.
+// growTree makes directories with a thousand files each.
 func growTree(dir string, files int) error {
 	for i := range files / 1000 {
 		sub := filepath.Join(dir, strconv.Itoa(i/30), strconv.Itoa(i))
@@ -102,8 +100,8 @@ func growTree(dir string, files int) error {
 	return nil
 }
 
-// lookAll looks at each object of a tree, and changeAll does to each what a group
-// asks for, in the plain way: by path, directories side by side.
+// lookAll reads the metadata of each file of a tree, and changeAll sets the group and mode of each. Both use paths, and
+// walk directories in parallel.
 func lookAll(root string) error {
 	return walkAll(root, func(string, fs.FileInfo) error { return nil })
 }

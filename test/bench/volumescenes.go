@@ -18,7 +18,7 @@ import (
 	"keelson/test/kit/apiproxy"
 )
 
-// The promises about volumes.
+// The bounds for volumes.
 var (
 	fileP99     = Bound{"F14", "ConfigMap changed→file changed, p99, 110 pods", 1000, "ms"}
 	watchesOver = Bound{"F14", "watches of ConfigMaps and Secrets over upstream's one for each object in use", 0,
@@ -26,16 +26,16 @@ var (
 	mountedAfter = Bound{"V1", "arrival→last mount, token, configMap and secret, p50", 10, "ms"}
 )
 
-// filePods is how many pods follow ConfigMaps: a full node.
+// filePods is the number of pods that mount ConfigMaps: a full node.
 const filePods = 110
 
 const (
 	sharedMap = "shared"
-	ownMaps   = 10 // others, each of so many pods
+	ownMaps   = 10 // further ConfigMaps, each shared by filePods/ownMaps pods
 	mapKey    = "value"
 )
 
-// follower is a pod that mounts ConfigMaps.
+// follower returns a pod that mounts ConfigMaps.
 func follower(node, name string, maps ...string) *corev1.Pod {
 	p := withoutToken(pausePod(node, name))
 	for _, m := range maps {
@@ -49,7 +49,7 @@ func follower(node, name string, maps ...string) *corev1.Pod {
 
 func ownMap(i int) string { return fmt.Sprintf("own-%d", i%ownMaps) }
 
-// playFiles changes ConfigMaps under a full node and looks when the files change.
+// playFiles changes ConfigMaps that the pods of a full node mount, and measures when the files change.
 func playFiles(ctx context.Context, r *run) error {
 	by, watches := map[string]Samples{}, map[string]float64{}
 	for _, c := range r.contenders() {
@@ -61,7 +61,7 @@ func playFiles(ctx context.Context, r *run) error {
 			r.say("%s: %d pods follow %d ConfigMaps by %.0f watches", c.who, filePods, 1+ownMaps, watches[c.who])
 			rounds := 10
 			if c.who == Upstream {
-				rounds = 1 // its files change with the next look at a pod, a minute or more later
+				rounds = 1 // its files change with the next sync of a pod, a minute or more later
 			}
 			for i := range rounds {
 				name := sharedMap
@@ -84,7 +84,7 @@ func playFiles(ctx context.Context, r *run) error {
 	r.report.Times("F14", "ConfigMap changed→file changed, 110 pods", onFakes, by)
 	r.report.Numbers("F14", "watches of ConfigMaps and Secrets, 110 pods", onFakes, "", watches)
 	r.report.Hold(fileP99, ms(by[Ours].P(0.99)), "")
-	upstreams := float64(1 + ownMaps) // what its rule gives
+	upstreams := float64(1 + ownMaps) // by its rule: one watch for each object in use
 	if n, ok := watches[Upstream]; ok {
 		upstreams = n
 	}
@@ -111,8 +111,7 @@ func (s *fakeStage) putMap(ctx context.Context, name, value string) error {
 	return err
 }
 
-// fillWithFollowers has every pod follow the shared map and one that it shares with
-// some.
+// fillWithFollowers starts pods that mount the shared ConfigMap and one that fewer pods share.
 func (s *fakeStage) fillWithFollowers(ctx context.Context) error {
 	ctx, cancel := within(ctx, 10*time.Minute)
 	defer cancel()
@@ -136,8 +135,7 @@ func (s *fakeStage) fillWithFollowers(ctx context.Context) error {
 	return err
 }
 
-// change changes a map and returns after what time each file of it had the new
-// content.
+// change changes a ConfigMap and returns how long each of its files took to have the new content.
 func (s *fakeStage) change(ctx context.Context, name, value string) (took Samples, err error) {
 	ctx, cancel := within(ctx, 5*time.Minute)
 	defer cancel()
@@ -148,8 +146,7 @@ func (s *fakeStage) change(ctx context.Context, name, value string) (took Sample
 	if want := filePods; name != sharedMap && len(dirs) != filePods/ownMaps || name == sharedMap && len(dirs) != want {
 		return nil, fmt.Errorf("change ConfigMap %s: %d pods have it mounted", name, len(dirs))
 	}
-	// The kernel may report changes while this process does something else;
-	// there is one goroutine for nothing but that.
+	// The watcher is buffered, because the kernel may report changes while this goroutine is busy.
 	w, err := fsnotify.NewBufferedWatcher(16 * filePods)
 	if err != nil {
 		return nil, err
@@ -189,12 +186,11 @@ func (s *fakeStage) change(ctx context.Context, name, value string) (took Sample
 	return took, nil
 }
 
-// playMount starts pods with a token, a configMap and a secret, one after the
-// other, and looks when the last volume of each had its files. Another pod has the
-// objects known.
+// playMount starts pods with a token, a configMap and a secret one after the other, and measures when the last volume
+// of each had its files. Another pod uses the same objects, so they are in the kubelet's cache.
 func playMount(ctx context.Context, r *run) error {
 	by := map[string]Samples{}
-	c := r.contenders()[0] // the other cannot be queried
+	c := r.contenders()[0] // only ours reports the arrival of a pod
 	err := r.onFakeStage(ctx, c, fakeOptions{}, func(ctx context.Context, s *fakeStage) error {
 		if err := s.putMap(ctx, "conf", "x"); err != nil {
 			return err
@@ -236,8 +232,8 @@ func playMount(ctx context.Context, r *run) error {
 	return nil
 }
 
-// mounted starts a pod and returns the time between its arrival at the kubelet, by
-// the kubelet's own account, and the last of its volumes having its files.
+// mounted starts a pod and returns the time from its arrival, as the kubelet reports it, until the last of its volumes
+// had its files.
 func (s *fakeStage) mounted(ctx context.Context, name string) (time.Duration, error) {
 	ctx, cancel := within(ctx, time.Minute)
 	defer cancel()
@@ -265,7 +261,7 @@ func (s *fakeStage) mounted(ctx context.Context, name string) (time.Duration, er
 	if err := json.Unmarshal([]byte(text), &reported); err != nil {
 		return 0, fmt.Errorf("read what the kubelet says of pod %s: %w", name, err)
 	}
-	// When the files came the kernel says, to the tick of its coarse clock.
+	// The time of the files is from the file system, with the resolution of the kernel's coarse clock.
 	have, err := filepath.Glob(filepath.Join(s.kubelet.Root, "pods", reported.UID, "volumes/*/*/..data"))
 	if err != nil || len(have) != len(p.Spec.Volumes) {
 		return 0, fmt.Errorf("look for volumes of pod %s: %d of %d are there: %v", name, len(have), len(p.Spec.Volumes),

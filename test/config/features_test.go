@@ -13,7 +13,8 @@ import (
 	"keelson/test/script"
 )
 
-// TestResourcesOfAPodAreShownByTheirGate: those of its containers are shown either way.
+// TestResourcesOfAPodAreShownByTheirGate: the status shows the resources of a pod if the gate is on. It shows those
+// of the containers in both cases.
 func TestResourcesOfAPodAreShownByTheirGate(t *testing.T) {
 	for gates, want := range map[string]bool{
 		"": true,
@@ -36,8 +37,8 @@ func TestResourcesOfAPodAreShownByTheirGate(t *testing.T) {
 	}
 }
 
-// A resize that needs a feature which the node does not have is reported, once, and the
-// pod goes on as it was.
+// TestAChangeThatNeedsAFeature: a resize that needs a feature which the node does not have is reported once, and is
+// not done.
 func TestAChangeThatNeedsAFeature(t *testing.T) {
 	parity.ProvesPart(t, 20, "SRV-61")
 	script.Settled(t, "featureGates: {InPlacePodVerticalScalingInitContainers: false}\n", nil,
@@ -60,8 +61,8 @@ func TestAChangeThatNeedsAFeature(t *testing.T) {
 		})
 }
 
-// TestStopSignalsAreAlpha: the signal of a container is passed on and shown with its gate alone, which is off by
-// default.
+// TestStopSignalsAreAlpha: the stop signal of a container is sent to the runtime and shown in the status only if the
+// gate is on. The gate is off by default.
 func TestStopSignalsAreAlpha(t *testing.T) {
 	parity.ProvesPart(t, 3, "LIFE-58")
 	for gates, want := range map[string]cri.Signal{

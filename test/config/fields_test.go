@@ -30,7 +30,7 @@ import (
 	"keelson/test/script"
 )
 
-// wrongly says what is logged about a configuration; "" if it is taken.
+// wrongly returns the error of a configuration, or "" if it is valid.
 func wrongly(t *testing.T, configuration string, flags ...string) string {
 	t.Helper()
 	w := &script.World{T: t, Dir: t.TempDir(), Config: configuration, Flags: flags}
@@ -51,12 +51,12 @@ func pulls(w *script.World, image string) int {
 	return n
 }
 
-// TestCredentialsForImagesOnTheNode: who may use what the node has without a pull.
+// TestCredentialsForImagesOnTheNode: which pods may use an image that is on the node without a pull.
 func TestCredentialsForImagesOnTheNode(t *testing.T) {
 	parity.Proves(t, "CFG-36")
 	parity.ProvesPart(t, 2, "CFG-35")
 	const policy = "imagePullCredentialsVerificationPolicy: "
-	for config, want := range map[string][2]int{ // pulls of an image that was there before, and of another such
+	for config, want := range map[string][2]int{ // pulls of two images that were on the node before
 		"":                                      {0, 0},
 		policy + "NeverVerify\n":                {0, 0},
 		policy + "NeverVerifyPreloadedImages\n": {0, 0},
@@ -97,16 +97,16 @@ func TestCredentialsForImagesOnTheNode(t *testing.T) {
 	}
 }
 
-// TestAgesOfImages: no image goes before its least age, however full the disk is,
-// and none stays beyond its greatest, however empty.
+// TestAgesOfImages: no image is garbage-collected before its minimum age, however full the disk is. No image is kept
+// beyond its maximum age, however empty the disk is.
 func TestAgesOfImages(t *testing.T) {
 	parity.Proves(t, "CFG-47")
 	parity.ProvesPart(t, 3, "CFG-48")
 	for _, tc := range []struct {
 		config string
 		flags  []string
-		stays  time.Duration // no image goes before that
-		goes   time.Duration // and none stays longer; zero: for ever
+		stays  time.Duration // no image is removed before that
+		goes   time.Duration // no image is kept longer; zero means no limit
 	}{
 		{
 			"imageMinimumGCAge: 30m\n",
@@ -119,7 +119,7 @@ func TestAgesOfImages(t *testing.T) {
 		{"imageMinimumGCAge: 1m\n", nil, 10 * time.Hour, 0},
 	} {
 		script.Settled(t, tc.config, func(w *script.World) { w.Flags = tc.flags }, func(t *testing.T, r *script.Run) {
-			// What the agent found when it came has no age, so one that comes later.
+			// The age of an image that was there when the agent started is not known. So this one is added later.
 			r.Runtime.AddImage(fakecri.Image{Name: "late:1", Size: 1 << 20})
 			began := time.Now()
 			gone := func() bool {
@@ -152,7 +152,7 @@ func TestAgesOfImages(t *testing.T) {
 	}
 }
 
-// TestLocalStorage: a node that does not keep pods' storage apart shows none.
+// TestLocalStorage: a node without isolation of local storage reports no ephemeral-storage.
 func TestLocalStorage(t *testing.T) {
 	parity.ProvesPart(t, 2, "CFG-103")
 	for config, want := range map[string]bool{"": true, "localStorageCapacityIsolation: false\n": false} {
@@ -167,8 +167,7 @@ func TestLocalStorage(t *testing.T) {
 	}
 }
 
-// TestEncoding: requests are written, and answers asked for, in the encoding of the
-// configuration; JSON is taken beside it.
+// TestEncoding: requests are sent in the configured encoding, and answers are requested in it. JSON is accepted too.
 func TestEncoding(t *testing.T) {
 	parity.ProvesPart(t, 2, "CFG-68")
 	for flag, want := range map[string][2]string{
@@ -180,7 +179,7 @@ func TestEncoding(t *testing.T) {
 		accepted, written := map[string]bool{}, map[string]bool{}
 		script.Settled(t, "", func(w *script.World) {
 			w.Flags = []string{flag}
-			next := w.Server // what notes events reads JSON only
+			next := w.Server // without the proxy that records events: it reads only JSON
 			w.Proxy = apiproxy.New(http.HandlerFunc(func(rw http.ResponseWriter, q *http.Request) {
 				mu.Lock()
 				if q.Method == http.MethodGet {
@@ -217,7 +216,7 @@ func TestEncoding(t *testing.T) {
 	}
 }
 
-// TestUsersOfPods: each pod has as many IDs as configured, and none of another's.
+// TestUsersOfPods: each pod gets as many user IDs as configured, and no two pods share one.
 func TestUsersOfPods(t *testing.T) {
 	parity.Proves(t, "CFG-106")
 	parity.ProvesPart(t, 5, "LIFE-116")
@@ -257,7 +256,7 @@ func TestUsersOfPods(t *testing.T) {
 
 const open = "authentication: {anonymous: {enabled: true}, webhook: {enabled: false}}\nauthorization: {mode: AlwaysAllow}\n"
 
-// exec runs a command in a pod and returns when it has ended.
+// execIn runs a command in a pod and returns when it has ended.
 func execIn(t *testing.T, s *script.Served, pod string, command ...string) error {
 	t.Helper()
 	u, err := url.Parse(s.URL + "/exec/" + script.Namespace + "/" + pod + "/main?" + url.Values{
@@ -279,8 +278,7 @@ func execIn(t *testing.T, s *script.Served, pod string, command ...string) error
 	return e.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: new(strings.Builder)})
 }
 
-// TestIdleStreams: a stream on which nothing moves is closed after the time of the
-// configuration, and not before.
+// TestIdleStreams: an idle stream is closed after the configured time, and not before.
 func TestIdleStreams(t *testing.T) {
 	parity.Proves(t, "CFG-43")
 	s := script.Listening(t, open+"streamingConnectionIdleTimeout: 300ms\n", nil)
@@ -301,12 +299,12 @@ func TestIdleStreams(t *testing.T) {
 	}
 }
 
-// TestSystemLogHandlers: logs of the node are shown, and asked for, where the
-// configuration says so.
+// TestSystemLogHandlers: the server shows the node's logs, and answers queries for them, if the configuration allows
+// it.
 func TestSystemLogHandlers(t *testing.T) {
 	parity.Proves(t, "CFG-93")
-	for config, want := range map[string][2]int{ // of the directory, and of a query
-		// without the query handler there is a directory, whatever is asked
+	for config, want := range map[string][2]int{ // codes for the directory and for a query
+		// without the query handler the directory is shown, also for a query
 		"":                                {200, 404},
 		"enableSystemLogQuery: true\n":    {200, 400},
 		"enableSystemLogHandler: false\n": {405, 405},
@@ -329,12 +327,11 @@ func TestSystemLogHandlers(t *testing.T) {
 	}
 }
 
-// TestContentionProfile: where goroutines wait for one another is noted when the
-// configuration asks for it.
+// TestContentionProfile: the block profile has samples only if the configuration enables it.
 func TestContentionProfile(t *testing.T) {
 	parity.Proves(t, "CFG-39")
 	defer goruntime.SetBlockProfileRate(0)
-	for _, want := range []bool{false, true} { // what was noted once stays
+	for _, want := range []bool{false, true} { // false first: samples are never removed
 		config := map[bool]string{true: "enableContentionProfiling: true\n"}[want]
 		s := script.Listening(t, open+config, nil)
 		noted := func() string {
@@ -355,7 +352,7 @@ func TestContentionProfile(t *testing.T) {
 	}
 }
 
-// summary asks for what the node and its pods use.
+// summary requests the resource usage of the node and its pods.
 func summary(t *testing.T, s *script.Served) (out stats.Summary) {
 	t.Helper()
 	code, text := s.Ask(t, "/stats/summary", "", nil)
@@ -365,8 +362,8 @@ func summary(t *testing.T, s *script.Served) (out stats.Summary) {
 	return out
 }
 
-// TestSystemContainers: what the node's own programs use is reported by the cgroups
-// that the configuration names.
+// TestSystemContainers: the resource usage of the node's own programs is reported for each cgroup that the
+// configuration names.
 func TestSystemContainers(t *testing.T) {
 	parity.Proves(t, "CFG-117")
 	parity.ProvesPart(t, 3, "CFG-50")
@@ -416,7 +413,7 @@ func TestSystemContainers(t *testing.T) {
 		s := script.Listening(t, open+tc.config, func(w *script.World) { w.Flags = tc.flags })
 		got := names(s)
 		if groups.Own() != "" && tc.config == "" {
-			// reported without configuration
+			// The own cgroup is reported also without configuration.
 			got = slices.DeleteFunc(got, func(n string) bool { return n == "kubelet" })
 		}
 		if fmt.Sprint(got) != tc.want {
@@ -434,7 +431,7 @@ func TestSystemContainers(t *testing.T) {
 	}
 }
 
-// TestSetVerbosity: an authorized client gets the texts that scripts know.
+// TestSetVerbosity: a request to set the verbosity is answered with upstream's texts, because scripts parse them.
 func TestSetVerbosity(t *testing.T) {
 	var mu sync.Mutex
 	var set []uint32
@@ -478,8 +475,8 @@ func TestSetVerbosity(t *testing.T) {
 	}
 }
 
-// TestCredentialPluginsFromTheCommandLine: a file that is not there is reported, and a
-// directory is as good as a file.
+// TestCredentialPluginsFromTheCommandLine: a missing file is reported as an error. The flag takes a file or a
+// directory.
 func TestCredentialPluginsFromTheCommandLine(t *testing.T) {
 	parity.Proves(t, "CFG-116")
 	bin, asked := t.TempDir(), filepath.Join(t.TempDir(), "asked")
@@ -518,10 +515,10 @@ func TestCredentialPluginsFromTheCommandLine(t *testing.T) {
 	}
 }
 
-// TestSyncFrequency: it must be more than nothing, and is a minute by default. An
-// object that is not watched is no older than a round, one that is watched need not
-// wait for any. A turn that takes more than two rounds, and five minutes at least,
-// makes the agent unwell. Decision 0085 tells what it does not do.
+// TestSyncFrequency: syncFrequency must be greater than 0 and is a minute by default. An object that is not watched is
+// at most one period old. A change of an object that is watched does not wait for the period. A sync of a pod that
+// takes longer than two periods, and longer than five minutes, makes the agent unhealthy. Decision 0085 describes what
+// does not follow syncFrequency.
 func TestSyncFrequency(t *testing.T) {
 	parity.Proves(t, "CFG-19")
 	for _, config := range []string{"syncFrequency: -1s\n", "syncFrequency: -1ns\n"} {
@@ -549,7 +546,7 @@ func TestSyncFrequency(t *testing.T) {
 			}
 		})
 	}
-	// It is noticed within a fifth, and the signs are ten seconds apart.
+	// The agent checks after each fifth of the limit. It notifies the watchdog every ten seconds.
 	for config, want := range map[string]time.Duration{
 		"syncFrequency: 10s\n": 5 * time.Minute,
 		"syncFrequency: 6m\n":  12 * time.Minute,
@@ -560,8 +557,8 @@ func TestSyncFrequency(t *testing.T) {
 	}
 }
 
-// TestDeclaredFeatures: the node shows, for schedulers to see, what it can do and
-// others of its release may not; what is turned off is not among it.
+// TestDeclaredFeatures: the node declares to schedulers the features that other nodes of its release may lack. A
+// feature whose gate is off is not declared.
 func TestDeclaredFeatures(t *testing.T) {
 	parity.Proves(t, "NODE-36")
 	all := []string{"ExtendWebSocketsToKubelet", "InPlacePodLevelResourcesVerticalScaling",
@@ -591,13 +588,13 @@ func TestDeclaredFeatures(t *testing.T) {
 			t.Errorf("without %s: %v", gate, got)
 		}
 	}
-	// This one takes a runtime that can do it too.
+	// This feature also needs support by the runtime.
 	const gate = "featureGates: {UserNamespacesHostNetworkSupport: true}\n"
 	if got := shown(gate); !slices.Equal(got, all) {
 		t.Errorf("over a runtime that cannot do it: %v", got)
 	}
 	able := func(w *script.World) {
-		w.Conn.Get().Close() // the runtime that NewWorld made
+		w.Conn.Get().Close() // the connection to the runtime that NewWorld made
 		w.Runtime.Close()
 		w.Runtime = fakecri.New(fakecri.Options{UsersOnHostNetwork: true})
 		w.Connect()

@@ -17,7 +17,7 @@ import (
 	"keelson/test/script"
 )
 
-// TestANodeWithoutItsCSINodeIsNotReady: volumes of CSI drivers could not be used there.
+// TestANodeWithoutItsCSINodeIsNotReady: pods could not use volumes of CSI drivers on it.
 func TestANodeWithoutItsCSINodeIsNotReady(t *testing.T) {
 	parity.ProvesPart(t, 4, "NODE-23")
 	var refused *apiproxy.Injection
@@ -37,7 +37,7 @@ func TestANodeWithoutItsCSINodeIsNotReady(t *testing.T) {
 	})
 }
 
-// TestReservationsCountWhetherTheyAreEnforcedOrNot: here nothing is enforced.
+// TestReservationsCountWhetherTheyAreEnforcedOrNot: in this test no reservation is enforced by a cgroup.
 func TestReservationsCountWhetherTheyAreEnforcedOrNot(t *testing.T) {
 	parity.ProvesPart(t, 4, "NODE-28")
 	const reserved = "systemReserved: {cpu: 100m, memory: 200Mi, ephemeral-storage: 1Mi}\n" +
@@ -66,7 +66,7 @@ func TestReservationsCountWhetherTheyAreEnforcedOrNot(t *testing.T) {
 	})
 }
 
-// TestAPressureIsNoTaint: taints for pressure are set by the node controller, from the conditions.
+// TestAPressureIsNoTaint: the agent sets no taints for pressure. The node controller sets them from the conditions.
 func TestAPressureIsNoTaint(t *testing.T) {
 	parity.Proves(t, "EVIC-12")
 	const thresholds = "evictionHard: {memory.available: 1Gi, nodefs.available: 1Gi, pid.available: 1k}\n"
@@ -90,8 +90,8 @@ func TestAPressureIsNoTaint(t *testing.T) {
 	})
 }
 
-// TestOnlyTheOwnNodeIsWatched: and no other node is read or listed. What the watch shows is what
-// a status is compared with: none is read for it.
+// TestOnlyTheOwnNodeIsWatched: the agent reads and lists no other node. A new status is compared with the object from
+// the watch, so the node is not read for it.
 func TestOnlyTheOwnNodeIsWatched(t *testing.T) {
 	parity.ProvesPart(t, 2, "NODE-45")
 	script.Settled(t, "", nil, func(t *testing.T, r *script.Run) {
@@ -117,8 +117,8 @@ func TestOnlyTheOwnNodeIsWatched(t *testing.T) {
 	})
 }
 
-// TestExtendedResourcesOfAnotherMachine: a node that was there keeps its extended resources, unless a machine comes in
-// its place that has no record of devices.
+// TestExtendedResourcesOfAnotherMachine: a node that is registered keeps its extended resources, unless another machine
+// takes its name and has no checkpoint of devices.
 func TestExtendedResourcesOfAnotherMachine(t *testing.T) {
 	parity.ProvesPart(t, 4, "NODE-02")
 	const gpu = "example.com/gpu"
@@ -167,7 +167,7 @@ func TestExtendedResourcesOfAnotherMachine(t *testing.T) {
 				if tc.want != "0" {
 					return
 				}
-				// What an administrator says of this machine stays.
+				// Values that an administrator sets for this machine are kept.
 				_, err := r.API.CoreV1().Nodes().Patch(t.Context(), script.Node, types.MergePatchType,
 					[]byte(`{"status":{"capacity":{"example.com/gpu":"3"},"allocatable":{"example.com/gpu":"3"}}}`),
 					metav1.PatchOptions{}, "status")

@@ -19,7 +19,7 @@ import (
 	"keelson/test/script"
 )
 
-// shows waits until a pod's file has a text, and returns how long that took.
+// shows waits until a file of a pod has a text, and returns how long that took.
 func shows(t *testing.T, r *script.Run, pod, file, text string, limit time.Duration) time.Duration {
 	t.Helper()
 	began := time.Now()
@@ -34,8 +34,8 @@ func shows(t *testing.T, r *script.Run, pod, file, text string, limit time.Durat
 	}
 }
 
-// staleness is how long a change takes to reach the file of a running pod, begun
-// right after the object was read where it is read again and again.
+// staleness returns how long a change takes to reach the file of a running pod. If the object is read periodically,
+// the change is made right after a read.
 func staleness(t *testing.T, r *script.Run, limit time.Duration) time.Duration {
 	t.Helper()
 	conf := func(v string) string {
@@ -59,8 +59,8 @@ func staleness(t *testing.T, r *script.Run, limit time.Duration) time.Duration {
 	return shows(t, r, "web", "/c/k", "two", limit)
 }
 
-// TestObjectsAreFollowedAsConfigured: by a watch, or by reading them again once in a
-// round of syncFrequency, and with Cache no more often than the cluster wants.
+// TestObjectsAreFollowedAsConfigured: objects are watched, or read again once per syncFrequency. With Cache they are
+// read at most once per TTL of the node's annotation.
 func TestObjectsAreFollowedAsConfigured(t *testing.T) {
 	parity.Proves(t, "CFG-82")
 	parity.ProvesPart(t, 4, "NODE-07")
@@ -103,7 +103,7 @@ func TestObjectsAreFollowedAsConfigured(t *testing.T) {
 	}
 }
 
-// stalling is a log that does not take a certain line until it is let go.
+// stalling is a log handler that blocks on one message until hold is closed.
 type stalling struct {
 	slog.Handler
 	line string
@@ -125,8 +125,7 @@ func (h stalling) WithGroup(name string) slog.Handler {
 	return stalling{h.Handler.WithGroup(name), h.line, h.hold}
 }
 
-// unwellAfter is how long after a turn of a pod's worker began to hang the agent gives
-// its last sign of life.
+// unwellAfter blocks a sync of a pod and returns how much later the agent notifies the watchdog for the last time.
 func unwellAfter(t *testing.T, configuration string) (last time.Duration) {
 	t.Helper()
 	t.Setenv("WATCHDOG_USEC", "20000000")
@@ -152,14 +151,14 @@ func unwellAfter(t *testing.T, configuration string) (last time.Duration) {
 		synctest.Wait()
 		hung := time.Now()
 		for range 60 {
-			hangup <- os.Interrupt // its lines show that the log takes others
+			hangup <- os.Interrupt // the agent logs each: the log accepts other messages
 			time.Sleep(30 * time.Second)
 		}
 		mu.Lock()
 		last = sign.Sub(hung)
 		mu.Unlock()
 		close(hold)
-		time.Sleep(3 * time.Minute) // it is looked at again after a fifth of its patience
+		time.Sleep(3 * time.Minute) // the agent checks again after a fifth of the limit
 		mu.Lock()
 		defer mu.Unlock()
 		if time.Since(sign) > 20*time.Second {

@@ -28,7 +28,7 @@ import (
 	"keelson/test/script"
 )
 
-// issuer signs certificates for callers and servers.
+// issuer signs certificates for clients and servers.
 type issuer struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
@@ -89,7 +89,7 @@ func (i *issuer) issue(t *testing.T, name string, groups ...string) (*tls.Certif
 	return &pair, cert, keyPEM
 }
 
-// replace puts a file in place as an installer does.
+// replace writes a file and renames it over the old one, as an installer does.
 func replace(t *testing.T, path string, text []byte) {
 	t.Helper()
 	if err := os.WriteFile(path+".new", text, 0o600); err != nil {
@@ -170,7 +170,7 @@ func TestWhoMayComeIn(t *testing.T) {
 		}
 	})
 	t.Run("rights are remembered, and that there are none", func(t *testing.T) {
-		for config, reviews := range map[string][2]int{ // of one who may, and of one who may not, in three questions each
+		for config, reviews := range map[string][2]int{ // of an allowed and of a denied client, for 3 requests each
 			"": {1, 1},
 			"authorization: {webhook: {cacheAuthorizedTTL: 1ns}}\n":   {3, 1},
 			"authorization: {webhook: {cacheUnauthorizedTTL: 1ns}}\n": {1, 3},
@@ -204,7 +204,7 @@ func TestWhoMayComeIn(t *testing.T) {
 		if code, _ := s.Ask(t, "/metrics", "", mine); code != 401 {
 			t.Errorf("a certificate of the old authority: %d", code)
 		}
-		// It was asked before the other and would have read the file again by now.
+		// Its first request was before that of the other server, so it would have read the file again by now.
 		if code, _ := gateOff.Ask(t, "/metrics", "", foreign); code != 401 {
 			t.Errorf("a foreign certificate, with the gate off: %d", code)
 		}
@@ -278,7 +278,7 @@ func TestServingCertificateFiles(t *testing.T) {
 		put("second")
 		script.Eventually(t, "the second to be shown",
 			func() (string, bool) { got := shown(s); return got, got == "second" })
-		// It was asked before the other and would have read the files again by now.
+		// Its first request was before that of the other server, so it would have read the files again by now.
 		if got := shown(gateOff); got != "first" {
 			t.Errorf("after the files were replaced, with the gate off: %s", got)
 		}
@@ -357,7 +357,7 @@ func TestHandlersThatCanBeOff(t *testing.T) {
 		"/runningpods/", "/logs/", "/debug/pprof/"}
 	s := script.Listening(t, "", script.Rights)
 	for _, path := range debugging {
-		// Some want another method, or a pod that there is: what matters is that they are there.
+		// Some need another method or an existing pod. The test checks only that the handlers exist.
 		code, text := s.Ask(t, path, "good", nil)
 		if code == 405 && !strings.HasPrefix(path, "/run/") || text == "Debug endpoints are disabled.\n" {
 			t.Errorf("%s: %d %s", path, code, text)
@@ -420,8 +420,8 @@ func TestReadOnlyPort(t *testing.T) {
 	}
 }
 
-// TestPodsAreListed: those of the API server and those of manifests, with what is known of
-// them, and beside them what the runtime runs.
+// TestPodsAreListed: /pods lists the pods of the API server and the static pods with their statuses. /runningpods/
+// lists the pods that the runtime runs.
 func TestPodsAreListed(t *testing.T) {
 	parity.ProvesPart(t, 2, "SRV-15")
 	parity.ProvesPart(t, 2, "SRV-26")
@@ -514,7 +514,7 @@ func TestAFollowerOfASilentContainerIsAnswered(t *testing.T) {
 	}
 }
 
-// TestWebSocketsAreTranslatedByDefault: the server does it unless the gate is off.
+// TestWebSocketsAreTranslatedByDefault: the server translates them unless the gate is off.
 func TestWebSocketsAreTranslatedByDefault(t *testing.T) {
 	parity.ProvesPart(t, 6, "SRV-22")
 	for config, want := range map[string]bool{"": true, "featureGates: {ExtendWebSocketsToKubelet: false}\n": false} {
@@ -550,7 +550,7 @@ func TestWebSocketsAreTranslatedByDefault(t *testing.T) {
 	}
 }
 
-// TestLogsAreReadAsAsked has the whole agent read a log by each option of the request.
+// TestLogsAreReadAsAsked reads a log from the whole agent with each option of the request.
 func TestLogsAreReadAsAsked(t *testing.T) {
 	parity.ProvesPart(t, 6, "SRV-25")
 	s := script.Listening(t, "featureGates: {PodLogsQuerySplitStreams: true}\n"+open, nil)
@@ -586,8 +586,7 @@ func TestLogsAreReadAsAsked(t *testing.T) {
 	}
 }
 
-// TestSourcesAreCheckedAsOftenAsConfigured has manifests in a directory and at a
-// URL.
+// TestSourcesAreCheckedAsOftenAsConfigured has manifests in a directory and at a URL.
 func TestSourcesAreCheckedAsOftenAsConfigured(t *testing.T) {
 	parity.ProvesPart(t, 3, "CFG-20")
 	parity.ProvesPart(t, 2, "CFG-21")
@@ -619,8 +618,8 @@ func TestSourcesAreCheckedAsOftenAsConfigured(t *testing.T) {
 			t.Fatalf("asked %d times", len(at))
 		}
 	}
-	// Two times four seconds, of which one request may have been late, and not the second
-	// between two looks at files.
+	// Two periods take eight seconds. One request may have been late, so at least four must have passed. The period is
+	// not the one second of fileCheckFrequency.
 	if took := at[3].Sub(at[1]); took < 4*time.Second {
 		t.Errorf("three requests within %v", took)
 	}
@@ -639,8 +638,7 @@ func TestSourcesAreCheckedAsOftenAsConfigured(t *testing.T) {
 	}
 }
 
-// TestStartOfANewNodeIsMeasured: how long it took the node to be of use is reported, and
-// which node it is.
+// TestStartOfANewNodeIsMeasured: metrics report how long the node took until it was ready, and its name.
 func TestStartOfANewNodeIsMeasured(t *testing.T) {
 	parity.Proves(t, "NODE-09")
 	s := script.Listening(t, "", script.Rights)
@@ -675,7 +673,7 @@ func TestStartOfANewNodeIsMeasured(t *testing.T) {
 	}
 }
 
-// GET /logs/ shows the machine's own directory of logs.
+// TestLogsOfTheMachineAreThoseOfItsUsualDirectory: GET /logs/ shows the machine's /var/log.
 func TestLogsOfTheMachineAreThoseOfItsUsualDirectory(t *testing.T) {
 	parity.Differs(t, "SRV-27", "0010")
 	s := script.Listening(t, open, nil)
@@ -692,7 +690,7 @@ func TestLogsOfTheMachineAreThoseOfItsUsualDirectory(t *testing.T) {
 			t.Errorf("%d: %s is not shown in %q", code, e.Name(), text)
 		}
 	}
-	// A query is one where the configuration allows it, and a listing where not.
+	// A query is answered if the configuration allows it; otherwise the directory is listed.
 	const query, missing = "/logs/?query=no-such-service-here", "\nlog not found for no-such-service-here\n"
 	if code, text := s.Ask(t, query, "", nil); code != http.StatusOK || text == missing {
 		t.Errorf("a query by default: %d %q", code, text)

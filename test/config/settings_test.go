@@ -33,13 +33,13 @@ func TestHeartbeatsFollowTheConfiguration(t *testing.T) {
 		least  time.Duration
 		most   time.Duration
 	}{
-		// The reports follow the updates unless they have a setting of their own.
+		// Unless nodeStatusReportFrequency is set, a status is sent with each update.
 		{"nodeStatusUpdateFrequency: 3s\n", 3 * time.Second, 3200 * time.Millisecond},
 		{"nodeStatusUpdateFrequency: 3s\nnodeStatusReportFrequency: 30s\n", 30 * time.Second, 34 * time.Second},
 		{"", 5 * time.Minute, 5*time.Minute + 11*time.Second},
 	} {
 		script.Settled(t, tc.config, nil, func(t *testing.T, r *script.Run) {
-			time.Sleep(10 * time.Minute) // the first report is at a random time
+			time.Sleep(10 * time.Minute) // the time of the first report is random
 			before := r.Asked("patch", "nodes/status")
 			time.Sleep(40 * time.Minute)
 			beats := r.Asked("patch", "nodes/status")
@@ -119,7 +119,7 @@ func TestTheNodeIsAsConfigured(t *testing.T) {
 				t.Errorf("node %+v", n)
 			}
 		})
-	// A cloud's controller finds none of its addresses by a family, and reads no spaces.
+	// The annotation is for a cloud controller: an unspecified address is left out, and spaces are removed.
 	for given, reported := range map[string]string{
 		"192.0.2.7":           "192.0.2.7",
 		" 192.0.2.7, fd00::7": "192.0.2.7,fd00::7",
@@ -141,7 +141,7 @@ func TestTheNodeIsAsConfigured(t *testing.T) {
 	}
 }
 
-// TestEvictionThresholdsAreKeptFromPods, but where a flag says that they are not.
+// TestEvictionThresholdsAreKeptFromPods: eviction thresholds are subtracted from allocatable, unless a flag is set.
 func TestEvictionThresholdsAreKeptFromPods(t *testing.T) {
 	const thresholds = "evictionHard: {memory.available: 100Mi}\nsystemReserved: {memory: 50Mi}\n"
 	for flag, want := range map[string]int64{
@@ -321,7 +321,7 @@ func TestRuntimeCallsEndInTime(t *testing.T) {
 			i := slices.IndexFunc(calls,
 				func(c fakecri.Call) bool { return c.Method == "RunPodSandbox" && !c.End.IsZero() })
 			if i >= 0 {
-				// The sandbox has twice the time of other calls, at least upstream's four minutes are no contract.
+				// RunPodSandbox has twice the time of other calls. Upstream's minimum of four minutes is not required.
 				if took := calls[i].End.Sub(calls[i].Start); took < 20*time.Second || took > 41*time.Second {
 					t.Errorf("a call that hangs ended after %v", took)
 				}
@@ -332,7 +332,7 @@ func TestRuntimeCallsEndInTime(t *testing.T) {
 			}
 		}
 		r.Must(t, "wait", "web", "Ready")
-		// Others have the time that is configured.
+		// Other calls have the configured time.
 		r.Runtime.Inject(fakecri.Fault{Method: "CreateContainer", Hang: true, Times: 1})
 		r.Pod(t, "other", script.PlainPod)
 		r.Must(t, "wait", "other", "Ready")
@@ -342,7 +342,7 @@ func TestRuntimeCallsEndInTime(t *testing.T) {
 		if took := calls[i].End.Sub(calls[i].Start); took != 20*time.Second {
 			t.Errorf("a container that hangs was given up after %v, want 20 s", took)
 		}
-		// Commands and pulls take what they take.
+		// Commands and pulls have no such limit.
 		r.Runtime.Inject(fakecri.Fault{Method: "ExecSync", Delay: 10 * time.Minute, Times: 1})
 		begin = time.Now()
 		r.Pod(t,
@@ -367,7 +367,7 @@ func TestRuntimeCallsEndInTime(t *testing.T) {
 	})
 }
 
-// dns is what the runtime gets of a pod's resolver.
+// dns returns the resolver configuration that the runtime gets for a pod.
 func dns(t *testing.T, r *script.Run, name string) *cri.DNSConfig {
 	t.Helper()
 	for _, p := range r.Runtime.Pods() {
@@ -420,8 +420,8 @@ func TestResolver(t *testing.T) {
 	})
 }
 
-// TestResolverWithoutAFile: a node that has nothing to look names up with points pods to itself, in the families of
-// --node-ip and not in those of the addresses that it finds.
+// TestResolverWithoutAFile: without a resolver on the node, pods get the loopback address as nameserver. Its families
+// are those of --node-ip, not those of the addresses that the agent finds.
 func TestResolverWithoutAFile(t *testing.T) {
 	parity.ProvesPart(t, 3, "LIFE-75")
 	for flag, want := range map[string]string{
@@ -478,7 +478,7 @@ func TestRates(t *testing.T) {
 			r.Must(t, "wait", fmt.Sprintf("p%d", i), "Ready")
 		}
 	}
-	// A pull that the rate has no room for fails, and is tried again after its back-off.
+	// A pull above the rate limit fails, and is retried after its back-off.
 	for rate, atOnce := range map[string]int{
 		"registryPullQPS: 1\nregistryBurst: 2\n": 2,
 		"registryPullQPS: 0\nregistryBurst: 1\n": 8,
@@ -495,7 +495,7 @@ func TestRates(t *testing.T) {
 			if early != atOnce {
 				t.Errorf("%q: %d pulls at once, want %d", rate, early, atOnce)
 			}
-			// each once, all of them at the beginning
+			// Each of these pulls fails at least once.
 			reported := strings.Count(r.ShowEvents(""), `Failed: Failed to pull image "remote:`)
 			if reported < 8-atOnce || atOnce == 8 && reported > 0 {
 				t.Errorf("%q: %d pulls failed", rate, reported)
@@ -523,10 +523,10 @@ func TestRates(t *testing.T) {
 		!strings.Contains(err.Error(), "registryBurst: -1 must not be negative") {
 		t.Errorf("negative rates: %v", err)
 	}
-	// Requests: statuses go out one a second.
+	// Requests to the API server: one status is sent a second.
 	for qps, slow := range map[string]bool{"kubeAPIQPS: 1\nkubeAPIBurst: 1\n": true, "": false} {
 		script.Settled(t, qps, nil, func(t *testing.T, r *script.Run) {
-			time.Sleep(time.Minute) // what the start asked for is paid
+			time.Sleep(time.Minute) // the rate limit has recovered from the requests of the start
 			several(t, r, 10, "app")
 			list := r.Asked("patch", "pods/status")
 			took := list[len(list)-1].Start.Sub(list[0].Start)
@@ -572,7 +572,7 @@ func TestEventRate(t *testing.T) {
 func TestRootAndCertDirectories(t *testing.T) {
 	parity.ProvesPart(t, 3, "CFG-113")
 	script.Settled(t, "enableServer: true\nport: 1\n", func(w *script.World) {
-		// The server is built, with its certificate, and cannot listen: that is another test's.
+		// This clears the configuration above, so the server is not enabled. Another test covers listening.
 		w.Config = ""
 	}, func(t *testing.T, r *script.Run) {
 		for path, mode := range map[string]os.FileMode{
@@ -596,7 +596,7 @@ func TestRootAndCertDirectories(t *testing.T) {
 	}
 }
 
-// TestARootDirectoryIsUsedInItsShortestForm: paths below it are compared as text.
+// TestARootDirectoryIsUsedInItsShortestForm: the path is cleaned, because paths below it are compared as text.
 func TestARootDirectoryIsUsedInItsShortestForm(t *testing.T) {
 	parity.Proves(t, "RT-55")
 	parity.ProvesPart(t, 3, "CFG-113")
@@ -623,7 +623,8 @@ func TestARootDirectoryIsUsedInItsShortestForm(t *testing.T) {
 	}
 }
 
-// TestANodeIsReadOnceMoreForItsLabels: for a pod that is refused for them, and for no other.
+// TestANodeIsReadOnceMoreForItsLabels: before a pod is rejected because of the node's labels, the node is read again.
+// It is not read again for other pods.
 func TestANodeIsReadOnceMoreForItsLabels(t *testing.T) {
 	parity.ProvesPart(t, 3, "SRC-42")
 	script.Settled(t, "", nil, func(t *testing.T, r *script.Run) {
@@ -646,7 +647,7 @@ func TestANodeIsReadOnceMoreForItsLabels(t *testing.T) {
 	})
 }
 
-// TestHeartbeatsGiveUpInTime: a heartbeat that hangs makes room for the next one.
+// TestHeartbeatsGiveUpInTime: a heartbeat that hangs is canceled before the next one.
 func TestHeartbeatsGiveUpInTime(t *testing.T) {
 	parity.ProvesPart(t, 2, "CFG-137")
 	for _, config := range []string{
@@ -670,7 +671,7 @@ func TestHeartbeatsGiveUpInTime(t *testing.T) {
 	}
 }
 
-// TestACgroupRootThatIsNotThere: no pod could ever run below it, so the agent does not start.
+// TestACgroupRootThatIsNotThere: the agent does not start, because no pod could run below a missing root.
 func TestACgroupRootThatIsNotThere(t *testing.T) {
 	parity.ProvesPart(t, 3, "RES-03")
 	dir := script.NodeDir(t)
@@ -683,7 +684,7 @@ func TestACgroupRootThatIsNotThere(t *testing.T) {
 	})
 }
 
-// TestASetupThatFailsIsTold: the cluster hears why the agent ended before it began.
+// TestFailedSetupIsReported: an event reports why the agent ended before it started.
 func TestFailedSetupIsReported(t *testing.T) {
 	parity.ProvesPart(t, 2, "NODE-11")
 	dir := script.NodeDir(t)
@@ -705,8 +706,8 @@ func TestFailedSetupIsReported(t *testing.T) {
 	})
 }
 
-// TestChainsOfThePacketFilter: they are kept where the configuration says so, which
-// it does by default. How is shown where they are made.
+// TestChainsOfThePacketFilter: the agent maintains the chains if the configuration says so, which is the default. The
+// tests of the package that makes them cover the details.
 func TestChainsOfThePacketFilter(t *testing.T) {
 	parity.Proves(t, "CFG-76")
 	for config, want := range map[string]bool{
@@ -739,14 +740,14 @@ func TestChainsOfThePacketFilter(t *testing.T) {
 	}
 }
 
-// noSuchChain is how a program ends that has looked for a chain or rule in vain.
+// noSuchChain is the error of a program that found no such chain or rule.
 type noSuchChain struct{}
 
 func (noSuchChain) Error() string { return "no chain of that name" }
 func (noSuchChain) ExitCode() int { return 1 }
 
-// TestHiddenMetrics: what the last release hid may be asked for, and there is nothing
-// of that kind, as upstream's kubelet v1.36.3 was seen to have nothing.
+// TestHiddenMetrics: showHiddenMetricsForVersion accepts the previous minor version and adds no metrics. Upstream's
+// kubelet v1.36.3 was observed to add none either.
 func TestHiddenMetrics(t *testing.T) {
 	parity.Proves(t, "CFG-85")
 	for _, release := range []string{"1.34", "1.36", "1.35.1", "v1.35", "last"} {
@@ -777,7 +778,8 @@ func TestHiddenMetrics(t *testing.T) {
 	}
 }
 
-// TestThresholdsOfWritableLayersCannotBeSet: they follow from others, and the log says so.
+// TestThresholdsOfWritableLayersCannotBeSet: they follow from other thresholds. A configured one is ignored, and this
+// is logged as an error.
 func TestThresholdsOfWritableLayersCannotBeSet(t *testing.T) {
 	parity.ProvesPart(t, 2, "EVIC-08")
 	config := "evictionHard: {memory.available: 1Mi, containerfs.available: 1Gi, containerfs.inodesFree: 1k}\n"

@@ -20,8 +20,7 @@ import (
 	"keelson/test/script"
 )
 
-// TestSpans has an agent send its spans to a collector, and follows a pod through
-// its life by them.
+// TestSpans runs an agent that sends its spans to a collector, and checks the spans of a pod from its start to its end.
 func TestSpans(t *testing.T) {
 	parity.Proves(t, "SRV-35")
 	parity.ProvesPart(t, 2, "CFG-102")
@@ -78,7 +77,7 @@ func TestSpans(t *testing.T) {
 		t.Errorf("resource %v", create.Resource)
 	}
 
-	// A request of the server is a part of its caller's trace.
+	// The span of a request to the server is a part of the client's trace.
 	const trace, caller = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 	code, _ := askTraced(t, s, "/pods", "good", "00-"+trace+"-"+caller+"-01")
 	refused, _ := askTraced(t, s, "/runningpods/", "poor", "00-"+trace+"-"+caller+"-01")
@@ -89,7 +88,7 @@ func TestSpans(t *testing.T) {
 		return sp.Name == "/pods" && fmt.Sprintf("%x", sp.TraceId) == trace &&
 			fmt.Sprintf("%x", sp.ParentSpanId) == caller && sp.Attr("http.response.status_code") == "200"
 	})
-	s.Stop() // what has not been sent is sent
+	s.Stop() // sends the spans that have not been sent
 	for _, sp := range r.Spans() {
 		if strings.Contains(sp.Name, "runningpods") {
 			t.Errorf("who may not ask has made the span %s", sp.Name)
@@ -97,7 +96,7 @@ func TestSpans(t *testing.T) {
 	}
 }
 
-// TestNobodyIsSentSpansByDefault: there are none, and calls carry nothing.
+// TestNoSpansAreSentByDefault: without a sampling rate no spans are sent.
 func TestNoSpansAreSentByDefault(t *testing.T) {
 	parity.ProvesPart(t, 2, "CFG-102")
 	r := otlp.Listen(t)
@@ -111,7 +110,7 @@ func TestNoSpansAreSentByDefault(t *testing.T) {
 	}
 }
 
-// askTraced asks as a caller does that has a trace under way.
+// askTraced sends a request as a client with an open trace does.
 func askTraced(t *testing.T, s *script.Served, path, token, parent string) (int, string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

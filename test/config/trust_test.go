@@ -23,8 +23,7 @@ import (
 	"keelson/test/script"
 )
 
-// sign answers the requests for certificates that have no answer, and returns how
-// many there are in all.
+// sign issues certificates for the pending PodCertificateRequests, and returns the number of all requests.
 func sign(t *testing.T, r *script.Run, ca *issuer, life time.Duration) int {
 	t.Helper()
 	requests := r.API.CertificatesV1beta1().PodCertificateRequests(script.Namespace)
@@ -79,8 +78,8 @@ const trustPod = `spec:
       - podCertificate: {signerName: example.com/s, keyType: ECDSAP256, credentialBundlePath: both.pem}
 `
 
-// TestTrustAndCertificates: a pod starts when its signer has answered, and is shown
-// the next certificate when it is there; bundles follow their objects.
+// TestTrustAndCertificates: a pod starts when its certificate is issued, and its file is updated when the next one is
+// issued. The file of a trust bundle follows its object.
 func TestTrustAndCertificates(t *testing.T) {
 	ca := newIssuer(t)
 	script.Settled(t,
@@ -139,7 +138,7 @@ func TestTrustAndCertificates(t *testing.T) {
 			if !bytes.Equal(read("ca.pem"), other.pem) {
 				t.Error("the trust bundle does not follow its object")
 			}
-			time.Sleep(36 * time.Minute) // half of the life, and five minutes at most
+			time.Sleep(36 * time.Minute) // half of the validity, and up to five minutes
 			if n := sign(t, r, ca, time.Hour); n != 2 {
 				t.Fatalf("%d requests after the time to refresh", n)
 			}
@@ -154,12 +153,12 @@ func TestTrustAndCertificates(t *testing.T) {
 				t.Errorf("left: %s", got)
 			}
 		})
-	// With the gates off, pods with such sources wait, and say why.
+	// With the gates off, pods with such sources wait, and an event reports the reason.
 	script.Settled(t, "", nil, func(t *testing.T, r *script.Run) {
 		r.Pod(t, "web", trustPod)
 		time.Sleep(10 * time.Second)
 		if got := r.Must(t, "events", "web"); !strings.Contains(got,
-			"projected source clusterTrustBundle is not served by this node agent") {
+			"projected source clusterTrustBundle is not supported by this node") {
 			t.Errorf("events: %s", got)
 		}
 	})

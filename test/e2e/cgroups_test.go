@@ -23,8 +23,8 @@ import (
 )
 
 // TestContainersMoveWithTheCgroupRoot starts the agent with another root for the
-// cgroups of pods: no limit of the node holds for what runs below the old one, and so
-// it is started anew below the other, by upstream's agent and by this one.
+// cgroups of pods: the node's limits do not apply to containers below the old root, so
+// upstream's agent and this one restart them below the new one.
 func TestContainersMoveWithTheCgroupRoot(t *testing.T) {
 	parity.ProvesPart(t, 2, "RES-21")
 	need.Root(t, "running containers")
@@ -74,7 +74,7 @@ func (n *node) makeCgroup(path string) error {
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			return err
 		}
-		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} { // v1 wants them before any process
+		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} { // v1 needs them before the first process
 			have, err := os.ReadFile(filepath.Join(top, file))
 			if errors.Is(err, fs.ErrNotExist) {
 				continue
@@ -110,8 +110,8 @@ func (n *node) edit(t *testing.T, change func(*kubeletconfig.KubeletConfiguratio
 	}
 }
 
-// TestReservedCgroups has upstream's agent and this one hold the programs for which
-// something is reserved to that, in cgroups that are there before: all of it for the
+// TestReservedCgroups checks that upstream's agent and this one limit system programs and Kubernetes
+// programs to their reserved resources, in cgroups that exist before: all of them for the
 // system, CPU only for Kubernetes.
 func TestReservedCgroups(t *testing.T) {
 	n := shared(t)
@@ -179,7 +179,7 @@ func TestReservedCgroups(t *testing.T) {
 				continue
 			}
 			if strings.HasPrefix(value, "9223372036") {
-				value = "-1" // how v1 shows no limit
+				value = "-1" // v1 shows this if there is no limit
 			}
 			found, err := filepath.Glob("/sys/fs/cgroup/*/" + n.Name + "/" + name + "/" + file)
 			if len(found) == 0 {

@@ -33,8 +33,8 @@ spec:
   - {name: main, image: ` + images.Demo + `, args: [sleep]}
 `
 
-// TestCheckpoint has the runtime write the state of containers to files while
-// they run on, with criu.
+// TestCheckpoint makes the runtime write the state of containers to files with criu while
+// they continue to run.
 func TestCheckpoint(t *testing.T) {
 	binary, err := rig.OurKubelet(t.Context(), t.TempDir())
 	if err != nil {
@@ -71,7 +71,7 @@ func TestCheckpoint(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(k.Root, "checkpoints")
-	// On a disk of its own: how full that of the machine is shall not matter.
+	// The directory has a disk of its own, so that the free space of the machine does not matter.
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "mode=0700,size=512m"); err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func TestCheckpoint(t *testing.T) {
 	}
 }
 
-// inTar wants an archive to hold files that are not empty.
+// inTar checks that an archive contains these files and that they are not empty.
 func inTar(t *testing.T, path string, names ...string) {
 	t.Helper()
 	f, err := os.Open(path)

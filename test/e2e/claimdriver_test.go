@@ -20,20 +20,19 @@ import (
 	"keelson/test/kit/dradriver"
 )
 
-// claims is a driver of claims on the node, with what surrounds it in a cluster: a
-// class of its devices, and the list of them from which the scheduler allocates. The
-// driver runs in this process.
+// claims is a DRA driver on the node, with its objects in the cluster: a DeviceClass, and the
+// ResourceSlice from which the scheduler allocates. The driver runs in this process.
 type claims struct {
 	*space
 	driver *dradriver.Driver
 	name   string // of the driver and of its class
 	socket string // where it registers
 	listed sync.Once
-	stop   func() // has what it offers go
+	stop   func() // ends the goroutine of offered
 }
 
-// claims makes a driver, which does not run yet, and removes it when the test has
-// ended.
+// claims makes a driver, which does not run yet, and removes it at the end of the
+// test.
 func (s *space) claims(versions ...string) *claims {
 	s.t.Helper()
 	c := &claims{space: s, name: s.ns + ".dra.keelson.example"}
@@ -74,7 +73,7 @@ func (s *space) claims(versions ...string) *claims {
 	return c
 }
 
-// clear ends the namespace's pods while there is a driver to unprepare for them.
+// clear deletes the namespace's pods while the driver can still unprepare their claims.
 func (c *claims) clear(ctx context.Context) {
 	at := int64(1)
 	pods := c.Cluster.Client.CoreV1().Pods(c.ns)
@@ -96,7 +95,7 @@ func (c *claims) clear(ctx context.Context) {
 	})
 }
 
-// devices are what the scheduler has allocated to a claim: one CDI device for each.
+// devices are the devices that the scheduler has allocated to a claim: one CDI device for each.
 func (c *claims) devices(claim *drav1.Claim) []*drav1.Device {
 	obj, err := c.Cluster.Client.ResourceV1().ResourceClaims(claim.Namespace).Get(context.Background(), claim.Name,
 		metav1.GetOptions{})
@@ -113,7 +112,7 @@ func (c *claims) devices(claim *drav1.Claim) []*drav1.Device {
 	return out
 }
 
-// serve has the driver run and register.
+// serve starts the driver and waits until it is registered.
 func (c *claims) serve() {
 	c.t.Helper()
 	if err := c.driver.Start(c.socket); err != nil {
@@ -129,8 +128,8 @@ func (c *claims) serve() {
 	})
 }
 
-// offered has the driver's devices listed until the test ends. An agent that begins takes
-// the lists away, a while after it is Ready.
+// offered keeps the driver's ResourceSlice in place until the test ends. An agent that starts deletes
+// the slices of drivers, some time after it is Ready.
 func (c *claims) offered() {
 	c.t.Helper()
 	c.offer()
@@ -145,10 +144,10 @@ func (c *claims) offered() {
 				if err != nil {
 					continue
 				}
-				_ = c.list(ctx) // it may have gone before; if not, it is there
+				_ = c.list(ctx) // it may have been deleted before the watch; the error is that it exists
 				for e := range w.ResultChan() {
 					if e.Type == watch.Deleted {
-						_ = c.list(ctx) // a server that is away ends the watch, too
+						_ = c.list(ctx) // if the server is down, the watch ends, too
 					}
 				}
 			}
@@ -157,7 +156,7 @@ func (c *claims) offered() {
 	})
 }
 
-// offer lists the driver's devices.
+// offer creates the driver's ResourceSlice.
 func (c *claims) offer() {
 	c.t.Helper()
 	if err := c.list(c.t.Context()); err != nil && !apierrors.IsAlreadyExists(err) {
@@ -177,7 +176,7 @@ func (c *claims) list(ctx context.Context) error {
 	return err
 }
 
-// want is what a claim asks for: one device for each request.
+// want is the spec of a claim: one device for each request.
 func (c *claims) want(requests ...string) resourcev1.ResourceClaimSpec {
 	var spec resourcev1.ResourceClaimSpec
 	for _, name := range requests {
@@ -187,7 +186,7 @@ func (c *claims) want(requests ...string) resourcev1.ResourceClaimSpec {
 	return spec
 }
 
-// claim makes a claim that pods can share.
+// claim creates a ResourceClaim that pods can share.
 func (c *claims) claim(name string, requests ...string) {
 	c.t.Helper()
 	_, err := c.Cluster.Client.ResourceV1().ResourceClaims(c.ns).Create(c.t.Context(),
@@ -200,7 +199,7 @@ func (c *claims) claim(name string, requests ...string) {
 	}
 }
 
-// template makes a template of claims.
+// template creates a ResourceClaimTemplate.
 func (c *claims) template(name string, requests ...string) {
 	c.t.Helper()
 	_, err := c.Cluster.Client.ResourceV1().ResourceClaimTemplates(c.ns).Create(c.t.Context(),
@@ -213,7 +212,7 @@ func (c *claims) template(name string, requests ...string) {
 	}
 }
 
-// uses has a pod use a claim, and its first container requests of it; none: all.
+// uses makes a pod use a claim, and its first container these requests of the claim; none: all.
 func uses(claim string, requests ...string) spec {
 	return func(p *corev1.Pod) {
 		p.Spec.ResourceClaims = append(p.Spec.ResourceClaims, corev1.PodResourceClaim{
@@ -225,7 +224,7 @@ func uses(claim string, requests ...string) spec {
 	}
 }
 
-// usesNew has a pod use a claim of its own, made from a template.
+// usesNew makes a pod use a claim of its own, created from a template.
 func usesNew(template string, requests ...string) spec {
 	return func(p *corev1.Pod) {
 		p.Spec.ResourceClaims = append(p.Spec.ResourceClaims, corev1.PodResourceClaim{
@@ -267,7 +266,7 @@ func (c *claims) count(method, claim string) (n int) {
 	return n
 }
 
-// devicesIn are the files and variables that a running container has of claims.
+// devicesIn are the device files and variables from claims in a running container.
 func (c *claims) devicesIn(pod string) (files, env string) {
 	c.t.Helper()
 	for _, f := range strings.Fields(c.kubectlDo("exec", pod, "--", "/demo", "ls", "/dev")) {

@@ -21,9 +21,9 @@ import (
 	"keelson/test/rig"
 )
 
-// TestCPUs gives a pod a CPU for itself, on a node of its own: the kernel keeps it
-// there without a quota and everybody else off it, over a crash of the agent and
-// under upstream's agent, until the pod has ended.
+// TestCPUs gives a pod an exclusive CPU, on a node of its own: the pod is restricted to the
+// CPU without a quota and other pods are kept off it, after a crash of the agent and under
+// upstream's agent, until the pod has ended.
 func TestCPUs(t *testing.T) {
 	parity.Proves(t, "RES-12")
 	parity.ProvesPart(t, 3, "CFG-53")
@@ -98,7 +98,7 @@ func TestCPUs(t *testing.T) {
 	}
 	stays := func(under string) {
 		t.Helper()
-		// Upstream's agent tells nothing of it before it has read the state.
+		// Upstream's agent reports no exclusive CPUs before it has read the state.
 		s.until("what is reported of CPUs "+under+" to be\n"+strings.Join(measured, "\n"), func() (string, bool) {
 			got := s.ofCPUs()
 			return strings.Join(got, "\n"), slices.Equal(got, measured)
@@ -106,7 +106,7 @@ func TestCPUs(t *testing.T) {
 		if after := instances(s.allReady(2)); after != before {
 			t.Errorf("%s the containers are\n%s\nbefore:\n%s", under, after, before)
 		}
-		// It has judged another pod by what it has read, and let it end.
+		// The agent has admitted another pod with the state that it has read, and terminated it.
 		s.create(s.demo("another", []string{"serve"}))
 		keptTo(s.ready("another"), under, rest)
 		s.delete("another", 0)
@@ -142,8 +142,8 @@ func TestCPUs(t *testing.T) {
 	keptTo(shares, "after it has ended", all)
 }
 
-// ofCPUs is what is reported of exclusive CPUs: each series, and the value of
-// those that only depend on who has which.
+// ofCPUs are the metrics of exclusive CPUs: each series, with the value if it depends only on the
+// present assignments.
 func (s *space) ofCPUs() (out []string) {
 	s.t.Helper()
 	text, err := s.Kubelet.Get(s.t.Context(), "/metrics")

@@ -21,10 +21,10 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// TestAttachedVolumeOfAStatefulSet takes a volume through its life with the real
-// attach/detach controller: attached because a pod wants it, staged and published,
-// expanded in use, given to the next pod of the set with its data, and detached only
-// after it was taken off the node.
+// TestAttachedVolumeOfAStatefulSet checks all steps of a volume with the real attach/detach
+// controller: it is attached because a pod uses it, staged and published, expanded in use,
+// mounted for the next pod of the set with its data, and detached only after it was unmounted
+// from the node.
 func TestAttachedVolumeOfAStatefulSet(t *testing.T) {
 	t.Parallel()
 	s := shared(t).namespace(t)
@@ -55,7 +55,7 @@ func TestAttachedVolumeOfAStatefulSet(t *testing.T) {
 		t.Errorf("the pod reads %q", got)
 	}
 
-	// It grows under the running pod.
+	// It is expanded while the pod runs.
 	st.grow("data-db-0", "2Gi")
 	st.claim("data-db-0", "2Gi large", func(c *corev1.PersistentVolumeClaim) bool {
 		have := c.Status.Capacity[corev1.ResourceStorage]
@@ -101,8 +101,8 @@ func TestAttachedVolumeOfAStatefulSet(t *testing.T) {
 	t.Logf("second pod %s; calls %v", second.UID, calls)
 }
 
-// TestBlockVolumeAndInlineVolume has one pod with a block device and one with a
-// volume that the pod names itself, both of the driver.
+// TestBlockVolumeAndInlineVolume has one pod with a block volume and one with an inline
+// volume, both of the driver.
 func TestBlockVolumeAndInlineVolume(t *testing.T) {
 	t.Parallel()
 	if _, err := os.Stat("/dev/loop-control"); err != nil {
@@ -139,9 +139,9 @@ func TestBlockVolumeAndInlineVolume(t *testing.T) {
 	st.until("no mounts of the driver", func() (string, bool) { return fmt.Sprint(st.mounts()), len(st.mounts()) == 0 })
 }
 
-// TestNodeIsFull has the attacher say that the node has no room for another volume:
-// the pod ends as Failed, and the scheduler learns how many volumes the node can
-// have.
+// TestNodeIsFull makes the attacher report that the node's attachment limit is reached:
+// the pod is Failed, and the CSINode is updated with the number of volumes that the node
+// can have.
 func TestNodeIsFull(t *testing.T) {
 	t.Parallel()
 	parity.Proves(t, "SRC-50", "VOL-22", "PLUG-18")
@@ -176,7 +176,7 @@ func TestNodeIsFull(t *testing.T) {
 	}
 	s.event("full", "VolumeAttachmentLimitExceeded", "no slot is free")
 	shows(7)
-	// And now and then, as soon as the driver's object asks for that.
+	// The CSINode is also updated periodically once the CSIDriver object has a period for that.
 	st.driver.SetMax(5)
 	_, err := s.Cluster.Client.StorageV1().CSIDrivers().Patch(t.Context(), st.name, types.MergePatchType,
 		mergePatch(t, map[string]any{"spec": map[string]any{"nodeAllocatableUpdatePeriodSeconds": 10}}),

@@ -11,11 +11,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestKilledBetweenStepsOfAVolume kills the agent when the driver has been asked
-// for a step, and when it has done it, at every step of a volume's life. The next
-// agent ends in the same state: the pod runs with its data, or it and everything of
-// its volume is gone. The attacher sees to it that nothing is detached while it is
-// mounted.
+// TestKilledBetweenStepsOfAVolume kills the agent before and after the driver executes a
+// call, for every call of a volume's life. The next agent reaches the same state: the pod
+// runs with its data, or the pod and everything of its volume is gone. The attacher checks
+// that no volume is detached while it is mounted.
 func TestKilledBetweenStepsOfAVolume(t *testing.T) {
 	n := shared(t)
 	s := n.namespace(t)
@@ -23,7 +22,7 @@ func TestKilledBetweenStepsOfAVolume(t *testing.T) {
 	st.volume("data", false, nil)
 	st.write("data", "f", "precious")
 	kills := 0
-	// killAt has the agent killed at the step; what follows goes on without it.
+	// killAt kills the agent at the call. The driver then completes the call.
 	killAt := func(method string, done bool) (killed chan struct{}) {
 		killed = make(chan struct{})
 		var once sync.Once

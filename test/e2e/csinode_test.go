@@ -27,26 +27,26 @@ import (
 	"keelson/test/kit/csidriver"
 )
 
-// attachment finalizer of the test's attacher.
+// attacherFinalizer is the finalizer that the test's attacher sets on attachments.
 const attacherFinalizer = "external-attacher/e2e"
 
-// storage is a CSI driver on the node, with what surrounds it in a cluster: its
-// objects, and an attacher that answers the attach/detach controller. The driver
-// runs in this process; its mounts are the node's.
+// storage is a CSI driver on the node, with its objects in the cluster, and an
+// attacher that handles VolumeAttachments. The driver runs in this process; its
+// mounts are those of the node.
 type storage struct {
 	*space
 	driver *csidriver.Driver
 	name   string // of the driver and of its class
 
 	mu       sync.Mutex
-	refuse   *storagev1.VolumeError // every attaching fails with it
+	refuse   *storagev1.VolumeError // every attachment fails with it
 	attached map[string]int         // by handle: how often
 	detached map[string]int
 	wrong    []string
 }
 
-// storage registers a driver whose volumes are attached, and removes it when
-// the test has ended.
+// storage registers a driver whose volumes have to be attached, and removes it at the
+// end of the test.
 func (s *space) storage(edit func(*storagev1.CSIDriverSpec)) *storage {
 	s.t.Helper()
 	st := &storage{
@@ -113,7 +113,7 @@ func (s *space) storage(edit func(*storagev1.CSIDriverSpec)) *storage {
 	return st
 }
 
-// clear ends the namespace's pods while there is a driver to unmount for them.
+// clear deletes the namespace's pods while the driver can still unmount their volumes.
 func (st *storage) clear(ctx context.Context) {
 	at := int64(1)
 	pods := st.Cluster.Client.CoreV1().Pods(st.ns)
@@ -149,7 +149,7 @@ func (st *storage) attachments(ctx context.Context) (names []string) {
 	return names
 }
 
-// attach is the attacher, until ctx ends.
+// attach runs the attacher until ctx ends.
 func (st *storage) attach(ctx context.Context) {
 	api := st.Cluster.Client.StorageV1().VolumeAttachments()
 	for ctx.Err() == nil {
@@ -175,7 +175,7 @@ func (st *storage) blame(format string, args ...any) {
 	st.wrong = append(st.wrong, fmt.Sprintf(format, args...))
 }
 
-// answer does for one attachment what is to be done.
+// answer attaches or detaches the volume of one VolumeAttachment.
 func (st *storage) answer(ctx context.Context, name string) error {
 	api := st.Cluster.Client.StorageV1().VolumeAttachments()
 	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
@@ -195,7 +195,7 @@ func (st *storage) answer(ctx context.Context, name string) error {
 		st.mu.Unlock()
 		switch {
 		case a.DeletionTimestamp != nil && held:
-			// From here on the device is gone: nothing may be on it.
+			// The volume is detached from here on: it must not be mounted.
 			if at := st.mountsOf(handle); len(at) > 0 {
 				st.blame("volume %s is detached while it is mounted at %v", handle, at)
 			}
@@ -212,7 +212,7 @@ func (st *storage) answer(ctx context.Context, name string) error {
 			return err
 		case !held:
 			a.Finalizers = append(a.Finalizers, attacherFinalizer)
-			_, err = api.Update(ctx, a, metav1.UpdateOptions{}) // the event of it leads to the next case
+			_, err = api.Update(ctx, a, metav1.UpdateOptions{}) // its watch event leads to the next case
 			return err
 		default:
 			a.Status = storagev1.VolumeAttachmentStatus{
@@ -241,16 +241,15 @@ func (st *storage) times(handle string) (attached, detached int) {
 	return st.attached[handle], st.detached[handle]
 }
 
-// handle is the volume of a claim. Its name says to the driver that it comes into
-// being by use.
+// handle is the ID of the volume of a claim. With this prefix the driver creates the volume
+// at its first use.
 func (st *storage) handle(claim string) string { return "test-" + st.ns + "-" + claim }
 
 func (st *storage) unique(claim string) corev1.UniqueVolumeName {
 	return corev1.UniqueVolumeName("kubernetes.io/csi/" + st.name + "^" + st.handle(claim))
 }
 
-// volume makes a volume and, unless another client makes it, the claim that it is
-// for.
+// volume creates a volume and, unless others is set, its claim.
 func (st *storage) volume(claim string, others bool, edit func(*corev1.PersistentVolume)) {
 	st.t.Helper()
 	size := corev1.ResourceList{corev1.ResourceStorage: quantity("1Gi")}
@@ -313,7 +312,7 @@ func claimed(claim, path string) spec {
 		corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}})
 }
 
-// write puts a file into a volume, past everybody.
+// write writes a file into a volume's directory, without the agent and the driver.
 func (st *storage) write(claim, file, text string) {
 	st.t.Helper()
 	dir := st.driver.Data(st.handle(claim))
@@ -325,7 +324,7 @@ func (st *storage) write(claim, file, text string) {
 	}
 }
 
-// mountsOf is where the node has a volume mounted.
+// mountsOf are the mount points of a volume on the node.
 func (st *storage) mountsOf(handle string) (at []string) {
 	list, err := mountinfo.GetMounts(nil)
 	if err != nil {
@@ -353,7 +352,7 @@ func (st *storage) mounts() (at []string) {
 	return at
 }
 
-// records are what is left on the disk of volumes.
+// records are the directories of volumes that are left on the disk.
 func (st *storage) records(claims []string) (left []string) {
 	for _, c := range claims {
 		for _, pattern := range []string{fmt.Sprintf("%s/%x", st.name, sha256.Sum256([]byte(st.handle(c)))),
@@ -368,8 +367,8 @@ func (st *storage) records(claims []string) (left []string) {
 	return left
 }
 
-// inUse tells whether the node says so, and whether the controller says that the
-// volume is attached.
+// inUse reports whether the volume is in volumesInUse of the node's status, and whether it is in
+// volumesAttached.
 func (st *storage) inUse(claim string) (used, attached bool) {
 	st.t.Helper()
 	n := st.nodeObject()
@@ -377,8 +376,8 @@ func (st *storage) inUse(claim string) (used, attached bool) {
 		func(a corev1.AttachedVolume) bool { return a.Name == st.unique(claim) })
 }
 
-// held waits until the node says that the volume is in use, and the controller that it
-// is attached.
+// held waits until the volume is in volumesInUse, which the agent sets, and in
+// volumesAttached, which the controller sets.
 func (st *storage) held(claim string) {
 	st.t.Helper()
 	st.until("the volume of "+claim+" to be in use and attached", func() (string, bool) {
@@ -412,7 +411,7 @@ func (st *storage) unused(claims ...string) {
 	})
 }
 
-// patch changes an object's field by a merge patch.
+// mergePatch encodes a merge patch.
 func mergePatch(t *testing.T, value any) []byte {
 	t.Helper()
 	out, err := json.Marshal(value)
@@ -422,7 +421,7 @@ func mergePatch(t *testing.T, value any) []byte {
 	return out
 }
 
-// grow is the resizer's part: the volume has the new size, the node does not know.
+// grow does the part of the external resizer: the volume gets the new size, and the node still has to expand it.
 func (st *storage) grow(claim, size string) {
 	st.t.Helper()
 	core := st.Cluster.Client.CoreV1()

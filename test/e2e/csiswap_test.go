@@ -16,9 +16,9 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// everyVolume mounts a volume of every kind that leaves something on the node: of
-// a driver as files, through a sub-path, as a device and inline, in memory, and
-// written from objects.
+// everyVolume mounts a volume of every kind that leaves something on the node: volumes
+// of a driver as files, through a subPath, as a block device and inline, in memory, and
+// with the content of objects.
 func (st *storage) everyVolume(p *corev1.Pod) {
 	p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "disk", VolumeSource: corev1.VolumeSource{
 		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "disk"}}})
@@ -44,10 +44,10 @@ func (st *storage) everyVolume(p *corev1.Pod) {
 }
 
 // TestSwapKeepsVolumes swaps the agent and upstream's under pods with volumes of
-// every kind. A pod that lives through all of it keeps its volumes, each agent
-// serves pods on the same volumes, and removes what the other has made for a
-// pod, so that at the end nothing is left. Both announce the same plugins as moved
-// to drivers.
+// every kind. A pod that runs all the time keeps its volumes, each agent
+// starts pods on the same volumes, and removes what the other has mounted for a
+// pod, so that at the end nothing is left. Both announce the same in-tree plugins as
+// migrated to CSI.
 func TestSwapKeepsVolumes(t *testing.T) {
 	if _, err := os.Stat("/dev/loop-control"); err != nil {
 		need.Skip(t, "this machine has no loop devices")
@@ -71,7 +71,7 @@ func TestSwapKeepsVolumes(t *testing.T) {
 	s.configMap("conf", map[string]string{"a": "b"})
 	s.secret("hidden", map[string]string{"word": "sesame"})
 
-	// reads looks through the pod's eyes.
+	// reads checks the content of the volumes inside the pod.
 	reads := func(pod string) {
 		t.Helper()
 		for file, want := range map[string]string{
@@ -86,7 +86,7 @@ func TestSwapKeepsVolumes(t *testing.T) {
 		}
 		st.held("data")
 	}
-	// announces is what the operator of the node writes of volumes that drivers have now.
+	// announces are the plugins that the CSINode lists as migrated to CSI.
 	announces := func() (names string) {
 		t.Helper()
 		s.until("the node to say which plugins have moved to drivers", func() (string, bool) {

@@ -45,7 +45,7 @@ func TestOlderRuntime(t *testing.T) {
 	if got := s.kubectlDo("exec", "deployment/web", "--", "/demo", "echo", "hello"); got != "hello\n" {
 		t.Errorf("exec says %q", got)
 	}
-	// The end of a container is seen without an event.
+	// The exit of a container is detected without an event.
 	s.create(s.demo("ends", []string{"exit", "5", "2s"}, never))
 	s.phase("ends", corev1.PodFailed)
 	for _, name := range []string{"work", "ends"} {

@@ -23,14 +23,14 @@ import (
 
 const gadget = "example.com/gadget"
 
-// gadgets asks for devices in the first container.
+// gadgets requests devices for the first container.
 func gadgets(n string) spec {
 	return func(p *corev1.Pod) {
 		p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{gadget: quantity(n)}
 	}
 }
 
-// nodeHas waits until the node has so many devices of which so many are well.
+// nodeHas waits until the node has these numbers of allocatable devices and of all devices.
 func (s *space) nodeHas(resource corev1.ResourceName, want string) {
 	s.t.Helper()
 	s.until(want+" of "+string(resource), func() (string, bool) {
@@ -41,8 +41,8 @@ func (s *space) nodeHas(resource corev1.ResourceName, want string) {
 	})
 }
 
-// TestDevicePlugins gives pods devices of a plugin through a real runtime, and ends the
-// agent and the plugin under them.
+// TestDevicePlugins gives pods devices of a plugin with a real runtime, and ends the
+// agent and the plugin while the pods run.
 func TestDevicePlugins(t *testing.T) {
 	parity.Differs(t, "RES-52", "0145")
 	n := shared(t)
@@ -121,7 +121,7 @@ func TestDevicePlugins(t *testing.T) {
 	}
 	holds("kept/main " + gadget + " one") // not the one that has ended
 
-	// The agent is killed: the plugin is unknown until it comes again, and the pod has what it has.
+	// The agent is killed: the plugin is unknown until it registers again, and the pod keeps its devices.
 	n.Kubelet.Kill9()
 	if err := n.Kubelet.Start(t.Context()); err != nil {
 		t.Fatal(err)
@@ -144,7 +144,7 @@ func TestDevicePlugins(t *testing.T) {
 	waits("early")
 	s.delete("early", 0)
 	s.gone("early")
-	// One that the scheduler is to place waits until the plugin is back.
+	// A pod that the scheduler has to bind waits until the plugin is back.
 	s.create(s.demo("patient", []string{"serve"}, gadgets("1")))
 	p.Stop()
 	register("2/2")
@@ -153,7 +153,7 @@ func TestDevicePlugins(t *testing.T) {
 	s.delete("patient", 0)
 	s.gone("patient")
 
-	// As after the machine was started anew: the runtime has nothing of the pod, and the plugin is late.
+	// As after a reboot of the machine: the runtime has nothing of the pod, and the plugin is late.
 	n.Kubelet.Stop()
 	sandboxes, err := n.Runtime.CRI.ListPodSandbox(
 		t.Context(),

@@ -2,11 +2,11 @@
 // containerd, with a real API server, controller-manager and scheduler.
 //
 // The tests carry the build tag e2e; `make e2e` runs them. Most of them share
-// one node, which starts with the first test that asks for it (shared) and is
+// one node, which starts with the first test that uses it (shared) and is
 // removed after the last. Each has a namespace of its own. Tests that break
-// something everybody stands on, the agent, the runtime or the API server, run
+// something that all tests share, the agent, the runtime or the API server, run
 // one after another, before those that run in parallel.
 //
-// What is waited for is watched or read until it is so, within a bound; the
-// bound is generous, because it is no statement about speed.
+// A wait watches or polls until its condition holds, within a bound. The bound is
+// long, because it is not a requirement on speed.
 package e2e

@@ -17,10 +17,10 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// TestClaimedDevices takes claims through their life with the real scheduler and the
-// real runtime: prepared before the pod's sandbox, once its driver is there and can do
-// it, given to containers by request, shared by two pods, and taken back when the last
-// of them has ended, before it is shown as such.
+// TestClaimedDevices checks all steps of claims with the real scheduler and the real
+// runtime: they are prepared before the pod's sandbox, once their driver is registered and
+// succeeds, given to containers by request, shared by two pods, and unprepared when the last
+// of these has ended, before its status is terminal.
 func TestClaimedDevices(t *testing.T) {
 	t.Parallel()
 	parity.Proves(t, "RES-60", "PLUG-29")
@@ -28,7 +28,7 @@ func TestClaimedDevices(t *testing.T) {
 	c := s.claims()
 	c.claim("one", "r")
 	c.template("two", "a", "b")
-	c.offered() // before there is a driver: the scheduler does not know
+	c.offered() // before the driver runs: the scheduler does not check that
 
 	s.create(s.demo("first", []string{"serve"}, uses("one")))
 	s.event("first", "FailedPrepareDynamicResources",
@@ -51,7 +51,7 @@ func TestClaimedDevices(t *testing.T) {
 		t.Errorf("the first pod has %q, %q", files, env)
 	}
 
-	// The second shares that claim, and has one of its own, of which it uses a part.
+	// The second pod shares that claim, and has a claim of its own, of which it uses a part.
 	s.create(s.demo("second", []string{"serve"}, usesNew("two", "b"), uses("one")))
 	own := *s.ready("second").Status.ResourceClaimStatuses[0].ResourceClaimName
 	c.prepared("one", own)
@@ -64,7 +64,7 @@ func TestClaimedDevices(t *testing.T) {
 		t.Error("a claim was taken back that another pod uses")
 	}
 
-	// What cannot be taken back keeps the pod from being shown as ended.
+	// While a claim cannot be unprepared, the status of the pod is not terminal.
 	c.driver.Fault("NodeUnprepareResources", dradriver.Fault{Claim: "not now"})
 	s.delete("second", 1)
 	s.event("second", "FailedKillPod", "NodeUnprepareResources failed for ResourceClaim one: not now")
@@ -75,7 +75,7 @@ func TestClaimedDevices(t *testing.T) {
 	s.gone("second")
 	c.prepared()
 
-	// A job's pod gives back what it had without being deleted.
+	// The claims of a job's pod are unprepared although it is not deleted.
 	s.create(s.demo("job", []string{"echo", "done"}, uses("one"), never))
 	s.phase("job", corev1.PodSucceeded)
 	if have := c.driver.Prepared(); len(have) > 0 {
@@ -83,9 +83,9 @@ func TestClaimedDevices(t *testing.T) {
 	}
 }
 
-// TestAgentDiesBetweenPrepareAndAnswer kills the agent while a driver prepares, takes
-// back, and while pods run: nothing is prepared twice that was answered for, nothing
-// is left, and no container is restarted.
+// TestAgentDiesBetweenPrepareAndAnswer kills the agent while a driver prepares and
+// unprepares, and while pods run: no claim is prepared again after an answer, nothing is
+// left, and no container is restarted.
 func TestAgentDiesBetweenPrepareAndAnswer(t *testing.T) {
 	parity.Proves(t, "PLUG-30")
 	n := shared(t)
@@ -117,7 +117,7 @@ func TestAgentDiesBetweenPrepareAndAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.create(s.demo("other", []string{"serve"}, uses("one")))
-	s.ready("other") // the agent works, and has looked at the claim
+	s.ready("other") // the agent runs, and has checked the claim
 	if again := c.count("NodePrepareResources", "one"); again != prepared {
 		t.Errorf("what is prepared was prepared %d times more", again-prepared)
 	}
@@ -141,8 +141,8 @@ func TestAgentDiesBetweenPrepareAndAnswer(t *testing.T) {
 	c.prepared()
 }
 
-// TestSwapKeepsClaims swaps the agent and upstream's under pods with claims: each goes
-// by what the other has written down, and takes back what the other had prepared.
+// TestSwapKeepsClaims swaps the agent and upstream's under pods with claims: each uses
+// the other's state file, and unprepares claims that the other has prepared.
 func TestSwapKeepsClaims(t *testing.T) {
 	parity.Proves(t, "RES-61")
 	n := shared(t)
@@ -186,8 +186,8 @@ func TestSwapKeepsClaims(t *testing.T) {
 	s.gone("kept")
 }
 
-// TestOffersGoWithTheirDriver has the ResourceSlices of a driver deleted when it has been gone
-// for a while, and when the agent starts.
+// TestOffersGoWithTheirDriver checks that the ResourceSlices of a driver are deleted some time
+// after the driver has stopped, and when the agent starts.
 func TestOffersGoWithTheirDriver(t *testing.T) {
 	parity.Proves(t, "RES-64", "PLUG-28")
 	n := shared(t)

@@ -31,8 +31,8 @@ const (
 	earlyAtOnce    = 10
 )
 
-// footprint is what the node has of sandboxes outside of what the runtime lists: what it
-// leaks when it loses track of one.
+// footprint is what sandboxes have on the node that the runtime does not list. It leaks if the runtime
+// loses track of a sandbox.
 type footprint struct{ shims, namespaces, addresses, links int }
 
 func (n *node) footprint() (f footprint, err error) {
@@ -92,8 +92,8 @@ func TestDeletedWhileStarting(t *testing.T) {
 	s.deleteEarly(false, func() {})
 }
 
-// deleteEarly creates and deletes pods, several at a time, and has something happen to
-// each group of them in between. If that cancels calls, the runtime may lose shims and addresses.
+// deleteEarly creates and deletes pods, several at a time, and calls between for each group of them
+// before the deletion. If that cancels calls, the runtime may lose shims and addresses.
 func (s *space) deleteEarly(cancelled bool, between func()) {
 	s.t.Helper()
 	lost := func() int {
@@ -185,8 +185,8 @@ func (s *space) deleteEarly(cancelled bool, between func()) {
 	}
 }
 
-// within reports whether there is no more of anything than before. There may be less: what
-// the test before this one had was still being removed.
+// within reports whether no count is higher than before. Counts may be lower: the pods of the
+// test before this one were still being removed.
 func (f footprint) within(before footprint) bool {
 	return f.shims <= before.shims && f.namespaces <= before.namespaces && f.addresses <= before.addresses &&
 		f.links <= before.links
@@ -205,8 +205,8 @@ func (n *node) shims() (lines []string) {
 }
 
 // TestKilledWhileStarting is TestDeletedWhileStarting with the agent killed meanwhile,
-// which cancels its calls. What the agent can see is removed by the next one. containerd
-// 2.4 itself leaves shims and addresses that it does not know of any more; those are its own.
+// which cancels its calls. The next agent removes everything that the runtime lists. containerd
+// 2.4 itself leaks shims and addresses, which it does not list; those do not count.
 func TestKilledWhileStarting(t *testing.T) {
 	n := shared(t)
 	s := n.namespace(t)

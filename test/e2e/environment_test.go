@@ -18,7 +18,7 @@ import (
 
 func quantity(s string) resource.Quantity { return resource.MustParse(s) }
 
-// TestEnvironment sets variables in every way there is.
+// TestEnvironment sets variables from every kind of source.
 func TestEnvironment(t *testing.T) {
 	t.Parallel()
 	s := shared(t).namespace(t)
@@ -33,8 +33,8 @@ func TestEnvironment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The agent hears of services and of pods by two ways, and a pod is given those that
-	// are known when it starts.
+	// The agent has separate watches of services and of pods. A pod gets the variables of the services
+	// that are known when it starts.
 	for i := 0; !strings.Contains(s.says(s.demo(fmt.Sprint("asks-", i), []string{"env"})),
 		"BACK_END_SERVICE_HOST="); i++ {
 		if i == 30 {
@@ -119,7 +119,7 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// TestMissingKey keeps a container waiting until the key it wants is there.
+// TestMissingKey checks that a container waits until the key of its variable exists.
 func TestMissingKey(t *testing.T) {
 	t.Parallel()
 	s := shared(t).namespace(t)

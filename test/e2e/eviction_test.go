@@ -20,15 +20,15 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// mayKeep gives the pod's main container a limit on what it keeps on the disk.
+// mayKeep gives the pod's main container a limit of ephemeral storage.
 func mayKeep(amount string) spec {
 	return func(p *corev1.Pod) {
 		p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceEphemeralStorage: quantity(amount)}
 	}
 }
 
-// TestLimitsOfLocalStorage has pods keep more on the disk than they may: in a volume,
-// in a container, and together.
+// TestLimitsOfLocalStorage has pods that exceed their limits of ephemeral storage: in a volume,
+// in a container, and in total.
 func TestLimitsOfLocalStorage(t *testing.T) {
 	t.Parallel()
 	parity.Proves(t, "EVIC-25", "EVIC-26", "EVIC-27")
@@ -69,13 +69,13 @@ func TestLimitsOfLocalStorage(t *testing.T) {
 	}
 }
 
-// TestContainerOutOfMemory has the kernel end a container that takes more than it may.
+// TestContainerOutOfMemory checks the status of a container that the kernel kills at its memory limit.
 func TestContainerOutOfMemory(t *testing.T) {
 	t.Parallel()
 	parity.Proves(t, "EVIC-31")
 	s := shared(t).namespace(t)
 	s.create(s.demo("hog", []string{"hog", "200"}, never, limited("100m", "64Mi")))
-	// The runtime hears of the end and of its cause one by one, in no order.
+	// The runtime gets the exit and the OOM event separately, in any order.
 	p := s.pod("hog", "killed for its memory", func(p *corev1.Pod) bool {
 		end := container(p, "main").State.Terminated
 		return p.Status.Phase == corev1.PodFailed && end != nil && end.Reason == "OOMKilled"
@@ -85,7 +85,7 @@ func TestContainerOutOfMemory(t *testing.T) {
 	}
 }
 
-// leaving gives all pods together this much memory, of which the least must be left.
+// leaving configures the memory of all pods together, and the eviction threshold.
 func (n *node) leaving(t *testing.T, all, least string) {
 	t.Helper()
 	object, err := n.Cluster.Client.CoreV1().Nodes().Get(t.Context(), n.Kubelet.Node, metav1.GetOptions{})
@@ -104,8 +104,8 @@ func (n *node) leaving(t *testing.T, all, least string) {
 	}
 }
 
-// TestPodsRunOutOfMemory has all pods together take nearly all that they may: the
-// one that takes most beyond what it asked for has to go, and the node says so.
+// TestPodsRunOutOfMemory makes all pods together use nearly all memory of pods: the pod that
+// exceeds its request the most is evicted, and the node has MemoryPressure.
 func TestPodsRunOutOfMemory(t *testing.T) {
 	parity.Proves(t, "EVIC-05")
 	parity.ProvesPart(t, 6, "EVIC-21")
@@ -166,9 +166,9 @@ func conditionOf(n *corev1.Node, kind corev1.NodeConditionType) corev1.NodeCondi
 	return corev1.NodeCondition{}
 }
 
-// TestMemoryThatGoesFast has a program that does not listen take memory as fast as it
-// can: its pod is ended for it, and the kernel has not to. How long that takes from the
-// threshold on is shown.
+// TestMemoryThatGoesFast runs a program that ignores signals and allocates memory as fast as it
+// can: its pod is evicted before the kernel has to kill it. The time from the threshold to the
+// end is logged.
 func TestMemoryThatGoesFast(t *testing.T) {
 	n := shared(t)
 	n.leaving(t, "2Gi", "400Mi")
@@ -207,15 +207,15 @@ func TestMemoryThatGoesFast(t *testing.T) {
 		took[len(took)/2], took[len(took)-1])
 }
 
-// crossing is when pods came over an amount of memory, how fast, and when what took
-// it was gone.
+// crossing is when the memory of pods exceeded an amount, how fast it increased, and when the
+// memory was free again.
 type crossing struct {
 	over, gone time.Time
 	speed      float64
 }
 
-// whenAllPodsUse looks, as fast as it can, when all pods together use more than an
-// amount, and when they do no more. It is asked once what used it has ended.
+// whenAllPodsUse polls without a pause when all pods together use more than an amount, and when
+// they use less again. The function that it returns is called once the program has ended.
 func (n *node) whenAllPodsUse(t *testing.T, amount int64) func() crossing {
 	t.Helper()
 	file := ""

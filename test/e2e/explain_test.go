@@ -20,7 +20,7 @@ import (
 	"keelson/internal/pods/timeline"
 )
 
-// explains runs the command that asks the agent of this node about one pod.
+// explains runs kubelet explain on this node and returns its output.
 func (s *space) explains(args ...string) string {
 	s.t.Helper()
 	cmd := exec.CommandContext(s.t.Context(), s.ours,
@@ -32,7 +32,7 @@ func (s *space) explains(args ...string) string {
 	return string(out)
 }
 
-// explained is what the agent answers, as data.
+// explained is the answer of the agent about one pod, decoded from JSON.
 func (s *space) explained(name string) (p explain.Pod) {
 	s.t.Helper()
 	text := s.explains(name, "-n", s.ns, "-o", "json")
@@ -42,8 +42,7 @@ func (s *space) explained(name string) (p explain.Pod) {
 	return p
 }
 
-// TestExplainOnARealNode asks why each of four pods runs, or does not, without the
-// API server.
+// TestExplainOnARealNode requests the explanation of four pods, which does not need the API server.
 func TestExplainOnARealNode(t *testing.T) {
 	t.Parallel()
 	s := shared(t).namespace(t)
@@ -113,7 +112,7 @@ func TestExplainOnARealNode(t *testing.T) {
 		if !strings.Contains(w.Error, c.says) || w.Since.Before(made) || w.Since.After(p.At) || !w.Next.After(w.Since) {
 			t.Errorf("%s, asked at %s: %+v", c.pod, p.At, w)
 		}
-		// What is tried again is for a moment not waited for.
+		// While a step is retried, the pod does not wait for it, for a moment.
 		s.until("a text about "+c.pod, func() (string, bool) {
 			text := s.explains(s.ns + "/" + c.pod)
 			for _, want := range []string{`^pod        ` + s.ns + "/" + c.pod + "   [0-9a-f-]{36}\n",
@@ -128,14 +127,14 @@ func TestExplainOnARealNode(t *testing.T) {
 			return text, true
 		})
 	}
-	// What is tried again is seen to be.
+	// After a retry that succeeds the pod waits for nothing.
 	s.configMap("absent", map[string]string{"a": "b"})
 	s.ready("volume")
 	if p := s.explained("volume"); p.State != explain.Ready || len(p.Waits) > 0 {
 		t.Errorf("a volume that came: %+v", p)
 	}
 	s.drawn(fine)
-	// In the list those in trouble come first.
+	// Failing pods are the first in the list.
 	s.until("the list with those in trouble first", func() (string, bool) {
 		list := s.explains("-n", s.ns)
 		var order []string
@@ -148,8 +147,8 @@ func TestExplainOnARealNode(t *testing.T) {
 	})
 }
 
-// drawn looks at the picture of a start: in the terminal and on the page it has the
-// steps in the order in which they were taken, with the calls that they took.
+// drawn checks the chart of a start: in the terminal and on the HTML page it has the steps in
+// the order in which they were taken, with their calls.
 func (s *space) drawn(pod *corev1.Pod) {
 	s.t.Helper()
 	p := s.explained(pod.Name)

@@ -21,13 +21,12 @@ import (
 // clouded is a node whose addresses another client sets.
 type clouded struct {
 	*space
-	// asks says that the agent looks at its pods when they change, and not when the
-	// node does.
+	// asks is set if the agent syncs pods when they change, and not when the node
+	// changes.
 	asks bool
 }
 
-// address has the node shown with these addresses and no others, as a cloud's
-// controller does.
+// address sets exactly these addresses in the node's status, as a cloud controller does.
 func (c clouded) address(list ...corev1.NodeAddress) {
 	c.t.Helper()
 	patch, err := json.Marshal(
@@ -60,7 +59,7 @@ func (c clouded) onHost(name string, addresses ...string) {
 
 func (c clouded) bound(p *corev1.Pod) { p.Spec.NodeName = c.Kubelet.Node }
 
-// have waits until these pods get that those are their host's addresses.
+// have waits until exactly these pods have these host IPs in their status.
 func (c clouded) have(scene string, pods, addresses string) {
 	c.t.Helper()
 	looks := 0
@@ -88,11 +87,11 @@ func (c clouded) have(scene string, pods, addresses string) {
 	})
 }
 
-// TestAddressesOfACloud has another client set the node's addresses, under upstream's
-// agent and ours: pods get what the node object has, and who asks for an address
-// while there is none waits.
-// Ours says of each pod that the cloud has chosen another family; upstream's has the
-// words for that, and never says them.
+// TestAddressesOfACloud sets the node's addresses as another client, under upstream's agent and
+// ours: pods get the addresses of the node object, and a container that needs the address while
+// there is none waits.
+// Our agent reports an event for each pod if the cloud has set another IP family; upstream's agent
+// has code for this event but never sends it.
 func TestAddressesOfACloud(t *testing.T) {
 	parity.Proves(t, "LIFE-28")
 	n, peer := bothAgents(t)

@@ -24,7 +24,7 @@ import (
 )
 
 // TestStaticPodsHaveUpstreamsUIDs gives both agents the same manifests, none of
-// which has a UID, in a folder and at a URL, and compares the UIDs they make.
+// which has a UID, in a directory and at a URL, and compares the generated UIDs.
 func TestStaticPodsHaveUpstreamsUIDs(t *testing.T) {
 	parity.ProvesPart(t, 2, "SRC-07")
 	need.Root(t, "running containers")

@@ -32,13 +32,13 @@ import (
 	"keelson/test/rig"
 )
 
-// signedFor is how long certificates of the join test are good. The signer dates
-// them back by five minutes, so most of their life is over when they are issued
-// and the agent renews them soon.
+// signedFor is how long certificates of the join test are valid. The signer backdates
+// them by five minutes, so most of their lifetime is over when they are issued and the
+// agent renews them soon.
 const signedFor = 90 * time.Second
 
-// TestJoin has a node begin with nothing but a bootstrap token. The controllers
-// of a real control plane approve and sign its requests.
+// TestJoin starts a node that only has a bootstrap token. The controllers of a real
+// control plane approve and sign its requests.
 func TestJoin(t *testing.T) {
 	parity.ProvesPart(t, 2, "CFG-27")
 	parity.ProvesPart(t, 3, "CFG-28")
@@ -84,7 +84,7 @@ func TestJoin(t *testing.T) {
 		t.Error("the temporary key is left")
 	}
 	asked := signingRequests(ctx, t, c, certificatesv1.KubeAPIServerClientKubeletSignerName)
-	// One that is due at once may be renewed within the second of the first request.
+	// A certificate whose renewal is due at once may be renewed within the second of the first request.
 	if !slices.ContainsFunc(asked, func(q certificatesv1.CertificateSigningRequest) bool {
 		return q.CreationTimestamp.Equal(&asked[0].CreationTimestamp) &&
 			q.Spec.Username == "system:bootstrap:"+strings.Split(token, ".")[0]
@@ -103,7 +103,7 @@ func TestJoin(t *testing.T) {
 		return !second.Equal(first)
 	})
 	list := signingRequests(ctx, t, c, certificatesv1.KubeAPIServerClientKubeletSignerName)
-	// Those of one second are in no order.
+	// Requests of the same second have no order.
 	if n := len(list); n < 2 || !slices.ContainsFunc(list, func(q certificatesv1.CertificateSigningRequest) bool {
 		return q.CreationTimestamp.Equal(&list[n-1].CreationTimestamp) && q.Spec.Username == "system:node:"+k.Node
 	}) {
@@ -135,7 +135,7 @@ func TestJoin(t *testing.T) {
 		t.Error(n, err)
 	}
 
-	// The certificate expires while the agent is down: it begins again with the token.
+	// The certificate expires while the agent is down: the agent uses the bootstrap token again.
 	k.Kill9()
 	down := inForce(t, pki, "kubelet-client")
 	before := map[string]bool{}
@@ -160,8 +160,8 @@ func TestJoin(t *testing.T) {
 		t.Error("nothing was asked for with the token again")
 	}
 
-	// The certificate in force is spoilt while the agent is down.
-	reportedBefore := map[string]bool{} // certificates of one second have one name
+	// The current certificate is damaged while the agent is down.
+	reportedBefore := map[string]bool{} // certificates of the same second have the same name
 	for name, spoil := range spoilings {
 		k.Stop()
 		file, err := filepath.EvalSymlinks(filepath.Join(pki, "kubelet-client-current.pem"))
@@ -212,7 +212,7 @@ func TestJoin(t *testing.T) {
 	}
 }
 
-// spoilings are what may become of a certificate while no agent runs.
+// spoilings are the ways in which a certificate can be damaged while no agent runs.
 var spoilings = map[string]func(t *testing.T, text []byte, node string) []byte{
 	"cut short":   func(_ *testing.T, text []byte, _ string) []byte { return text[:300] },
 	"bit flipped": func(_ *testing.T, text []byte, _ string) []byte { text[200] ^= 4; return text },
@@ -227,7 +227,7 @@ var spoilings = map[string]func(t *testing.T, text []byte, node string) []byte{
 	},
 }
 
-// foreign is a certificate of a node that this cluster has not issued.
+// foreign makes a certificate for a node that this cluster has not issued.
 func foreign(t *testing.T, node string) (cert, key []byte) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -289,7 +289,7 @@ func allowJoining(ctx context.Context, t *testing.T, c *rig.Cluster) string {
 	return id + "." + secret
 }
 
-// approveServing plays the administrator, who approves what no controller does.
+// approveServing approves serving certificates as an administrator does: no controller approves them.
 func approveServing(ctx context.Context, t *testing.T, c *rig.Cluster) {
 	api := c.Client.CertificatesV1().CertificateSigningRequests()
 	w, err := api.Watch(ctx, metav1.ListOptions{})
@@ -313,7 +313,7 @@ func approveServing(ctx context.Context, t *testing.T, c *rig.Cluster) {
 	}
 }
 
-// signingRequests lists those to one signer, oldest first.
+// signingRequests lists the requests to one signer, oldest first.
 func signingRequests(
 	ctx context.Context, t *testing.T, c *rig.Cluster, signer string,
 ) []certificatesv1.CertificateSigningRequest {
@@ -332,7 +332,7 @@ func signingRequests(
 	return out
 }
 
-// inForce reads a certificate from the agent's directory.
+// inForce reads the current certificate of a pair from the agent's directory.
 func inForce(t *testing.T, pki, pair string) *x509.Certificate {
 	t.Helper()
 	file := filepath.Join(pki, pair+"-current.pem")
@@ -353,8 +353,8 @@ func handshake(k *rig.Kubelet) (*x509.Certificate, error) {
 	return conn.ConnectionState().PeerCertificates[0], nil
 }
 
-// untilServed waits for the certificate of the agent's server to be issued and
-// shown: handshakes fail until then.
+// untilServed waits until the serving certificate is issued and the agent's server uses it:
+// handshakes fail until then.
 func untilServed(ctx context.Context, t *testing.T, k *rig.Kubelet, c *rig.Cluster) *x509.Certificate {
 	t.Helper()
 	var cert *x509.Certificate
@@ -369,7 +369,7 @@ func untilServed(ctx context.Context, t *testing.T, k *rig.Kubelet, c *rig.Clust
 	return cert
 }
 
-// eventually looks once a second.
+// eventually checks a condition once a second.
 func eventually(t *testing.T, what string, there func() bool) {
 	t.Helper()
 	await.Within(t, patience, time.Second, what, func() (string, bool) { return "", there() })

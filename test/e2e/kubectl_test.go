@@ -40,7 +40,7 @@ func (s *space) shell(name, script string, edits ...spec) *corev1.Pod {
 	}}, edits...)...)
 }
 
-// haveShell brings the image with a shell to the node, once.
+// haveShell imports the image with a shell on the node, once.
 func (n *node) haveShell() error {
 	n.shellOnce.Do(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
@@ -57,14 +57,14 @@ func (n *node) haveShell() error {
 	return n.shellErr
 }
 
-// untold runs until SIGTERM, at once.
+// untold runs until SIGTERM and then exits with 0 at once.
 const untold = "trap 'exit 0' TERM; sleep 8640000 & wait"
 
-// fed prints what is written to /tmp/in, line by line, as an error what begins with a
-// bang, until it reads "end" and perhaps a code.
+// fed prints the lines that are written to /tmp/in; a line that begins with ! goes to standard
+// error. It exits when it reads "end", with the code after that, if there is one.
 const fed = `mkfifo /tmp/in; exec 3<>/tmp/in; while read -r l <&3; do case "$l" in end*) set -- $l; exit ${2:-0};; !*) echo "${l#?}" >&2;; *) echo "$l";; esac; done`
 
-// feed has a pod whose main container is fed read a line.
+// feed writes a line to /tmp/in of a pod whose main container runs the script fed.
 func (s *space) feed(pod, line string) {
 	s.t.Helper()
 	s.until(pod+" to listen", func() (string, bool) {
@@ -74,23 +74,23 @@ func (s *space) feed(pod, line string) {
 	})
 	out, err := s.kubectlCommand(s.t.Context(), s.ns, "exec", pod,
 		"-c", "main", "--", "sh", "-c", "echo '"+line+"' > /tmp/in").CombinedOutput()
-	// What makes the container end may be ended with it, before it says that it is done.
+	// A command that makes the container exit may be killed with it.
 	if err != nil && !(strings.HasPrefix(line, "end") && strings.Contains(string(out), "exit code 137")) {
 		s.t.Fatalf("feed %s with %q: %v, %s", pod, line, err, out)
 	}
 }
 
-// kubectl is one that is talked to while it runs.
+// kubectl is a kubectl process with which a test interacts while it runs.
 type kubectl struct {
 	t     *testing.T
 	args  string
 	in    io.WriteCloser
-	lines chan string // what it prints; closed when it has printed all
+	lines chan string // its output; closed at the end of the output
 	cmd   *exec.Cmd
 	errs  bytes.Buffer
 }
 
-// kubectlStart starts kubectl, which ends with the test at the latest.
+// kubectlStart starts kubectl. It is killed at the end of the test, if it still runs.
 func (s *space) kubectlStart(args ...string) *kubectl {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
@@ -121,12 +121,12 @@ func (s *space) kubectlStart(args ...string) *kubectl {
 		cancel()
 		for range k.lines {
 		}
-		_ = k.cmd.Wait() // it is killed, or was waited for
+		_ = k.cmd.Wait() // the error is that it was killed, or waited for already
 	})
 	return k
 }
 
-// says takes the next line.
+// says returns the next line of the output.
 func (k *kubectl) says() string {
 	k.t.Helper()
 	line, ok := <-k.lines
@@ -136,7 +136,7 @@ func (k *kubectl) says() string {
 	return line
 }
 
-// ends waits for the end and returns the lines that were not taken.
+// ends waits for the end and returns the lines that says has not returned.
 func (k *kubectl) ends() ([]string, error) {
 	var left []string
 	for line := range k.lines {
@@ -145,7 +145,7 @@ func (k *kubectl) ends() ([]string, error) {
 	return left, k.cmd.Wait()
 }
 
-// TestKubectlLogs reads logs with every option, after the fact.
+// TestKubectlLogs reads logs with every option after they were written.
 func TestKubectlLogs(t *testing.T) {
 	t.Parallel()
 	s := shared(t).namespace(t)
@@ -159,8 +159,8 @@ func TestKubectlLogs(t *testing.T) {
 				corev1.Container{Name: "bare", Image: images.Shell, Command: []string{"printf", "no newline"}})
 		}))
 	s.pod("talk", "running", func(p *corev1.Pod) bool { return container(p, "main").State.Running != nil })
-	// Each line is in the log before the next is written: the two streams have no order of
-	// their own, and the last is to be of another second.
+	// Each line is in the log before the next is written, because the two streams have no order. The
+	// last line is written in another second.
 	for _, line := range []string{"one", "two", "!wrong", "three"} {
 		var written time.Time
 		s.feed("talk", line)
@@ -189,7 +189,7 @@ func TestKubectlLogs(t *testing.T) {
 			t.Errorf("kubectl %s:\n%q\nwant\n%q", c.args, got, c.want)
 		}
 	}
-	// kubectl asks for one container after the other, in no order.
+	// kubectl reads the containers one after the other, in random order.
 	all := strings.Split(s.kubectlDo("logs", "talk", "--all-containers", "--prefix", "--tail=2"), "[pod/talk/")
 	for i := range all {
 		all[i] = strings.TrimSuffix(all[i], "\n")
@@ -204,7 +204,7 @@ func TestKubectlLogs(t *testing.T) {
 		"talk"); got != "Defaulted container \"main\" out of: main, other, bare, first (init)\n"+main {
 		t.Errorf("without a name: %q", got)
 	}
-	// Each line has its time, and what is asked for since a time begins there.
+	// Each line has its time, and a log since a time begins there.
 	var times []time.Time
 	var words []string
 	for line := range strings.Lines(s.kubectlDo("logs", "talk", "-c", "main", "--timestamps")) {
@@ -224,7 +224,7 @@ func TestKubectlLogs(t *testing.T) {
 		t.Errorf("lines from %s to %s, of a pod begun at %s whose container was %+v", times[0], times[3],
 			p.Status.StartTime, container(p, "main").State.Terminated)
 	}
-	since := times[3].Truncate(time.Second) // what a request can name
+	since := times[3].Truncate(time.Second) // a request has whole seconds
 	if got := s.kubectlDo("logs", "talk", "-c", "main", "--since-time="+since.Format(time.RFC3339)); got != words[3]+
 		"\n" {
 		t.Errorf("since %s, with lines of %v: %q", since, times, got)
@@ -269,7 +269,7 @@ func TestKubectlLogsOfTheInstanceBefore(t *testing.T) {
 	}
 }
 
-// TestKubectlFollowsLogs has each line seen before the next is written.
+// TestKubectlFollowsLogs checks that each line arrives before the next is written.
 func TestKubectlFollowsLogs(t *testing.T) {
 	t.Parallel()
 	s := shared(t).namespace(t)
@@ -304,7 +304,7 @@ func TestKubectlFollowsLogs(t *testing.T) {
 	}
 }
 
-// TestKubectlExecInTerminal sits at a shell of the pod.
+// TestKubectlExecInTerminal uses a shell in the pod interactively.
 func TestKubectlExecInTerminal(t *testing.T) {
 	t.Parallel()
 	parity.Proves(t, "SRV-19")
@@ -314,7 +314,7 @@ func TestKubectlExecInTerminal(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	m := inTerminal(t, s.kubectlCommand(ctx, s.ns, "exec", "-it", "box", "--", "sh"), 40, 100)
-	// What is computed cannot be the echo of what was typed.
+	// A computed value cannot be the echo of the input.
 	size := func(want string) {
 		t.Helper()
 		s.until("size "+want, func() (string, bool) {
@@ -329,7 +329,7 @@ func TestKubectlExecInTerminal(t *testing.T) {
 	m.types("kept=$((6 * 7)); cd /tmp\n")
 	m.types("echo $kept.$(pwd).$(tty | cut -c1-9)\n")
 	m.sees("42./tmp./dev/pts/")
-	// An interrupt typed reaches what runs there, and not kubectl.
+	// A typed interrupt reaches the program in the pod, and not kubectl.
 	m.types("sleep 4242424; echo code=$?.\n")
 	s.until("the sleep to run", func() (string, bool) {
 		out := s.kubectlDo("exec", "box", "--", "ps")
@@ -346,7 +346,7 @@ func TestKubectlExecInTerminal(t *testing.T) {
 		!strings.Contains(shown, "command terminated with exit code 7") {
 		t.Errorf("the end: %v after %q", err, shown)
 	}
-	// Without a terminal the streams are apart and carry all bytes.
+	// Without a terminal the streams are separate and carry all bytes.
 	sent := make([]byte, 3<<20)
 	rand.NewChaCha8([32]byte{'e'}).Read(sent)
 	cmd := s.kubectlCommand(ctx, s.ns,
@@ -363,7 +363,7 @@ func TestKubectlExecInTerminal(t *testing.T) {
 	}
 }
 
-// TestKubectlAttach reaches the first process of a container.
+// TestKubectlAttach attaches to the first process of a container.
 func TestKubectlAttach(t *testing.T) {
 	t.Parallel()
 	parity.ProvesPart(t, 2, "SRV-20")
@@ -384,7 +384,7 @@ func TestKubectlAttach(t *testing.T) {
 			t.Errorf("answer %q to %q", got, word)
 		}
 	}
-	if err := k.in.Close(); err != nil { // the container's input ends with the first who gave it
+	if err := k.in.Close(); err != nil { // the container's input ends with its first client
 		t.Fatal(err)
 	}
 	if left, err := k.ends(); err != nil || !slices.Equal(left, []string{"bye"}) {
@@ -413,7 +413,7 @@ func TestKubectlAttach(t *testing.T) {
 		t.Error("a killed kubectl ended well")
 	}
 	m = attach()
-	// kubectl first tells a size of one more each way, so that what runs there paints anew, then the right one.
+	// kubectl first sends a size with one more row and column, so that programs redraw, then the right one.
 	m.types(
 		"until [ \"$(stty size)\" = '30 90' ]; do sleep 0.1; done; echo $kept:$(stty size | tr ' ' x):$((1 + 1)).\n")
 	m.sees("42:30x90:2.")
@@ -427,11 +427,11 @@ func TestKubectlAttach(t *testing.T) {
 	s.pod("sits", "restarted", func(p *corev1.Pod) bool { return container(p, "main").RestartCount == 1 })
 }
 
-// connections is how many go through one kubectl port-forward at a time.
+// connections is the number of simultaneous connections through one kubectl port-forward.
 const connections = 100
 
-// TestKubectlForwardsManyConnections has them all open, each with data of its
-// own on the way, before any of them ends.
+// TestKubectlForwardsManyConnections opens many connections, each with data of its
+// own, before any of them ends.
 func TestKubectlForwardsManyConnections(t *testing.T) {
 	t.Parallel()
 	s := shared(t).namespace(t)
@@ -458,7 +458,7 @@ func TestKubectlForwardsManyConnections(t *testing.T) {
 		}
 		open[i] = c
 	}
-	for round := range 2 { // the second begins when every connection has done the first
+	for round := range 2 { // the second round begins when every connection has completed the first
 		var g errgroup.Group
 		for i, c := range open {
 			g.Go(func() error {
@@ -472,7 +472,7 @@ func TestKubectlForwardsManyConnections(t *testing.T) {
 			t.Fatalf("%v; kubectl: %s", err, &k.errs)
 		}
 	}
-	// One that ends leaves the others alone.
+	// The end of a connection does not affect the others.
 	for i, c := range open[:connections-1] {
 		if err := c.Close(); err != nil {
 			t.Errorf("connection %d: %v", i, err)
@@ -483,7 +483,7 @@ func TestKubectlForwardsManyConnections(t *testing.T) {
 	}
 }
 
-// mirrored sends 128 KiB that no other sends and reads them back.
+// mirrored sends 128 KiB that no other connection sends and reads them back.
 func mirrored(c net.Conn, who, round byte) error {
 	sent, got := make([]byte, 128<<10), make([]byte, 128<<10)
 	rand.NewChaCha8([32]byte{who, round}).Read(sent)
@@ -553,8 +553,8 @@ func TestKubectlCopies(t *testing.T) {
 	}
 }
 
-// tree tells sum and name of all files below a folder. Their modes stay behind: it
-// is kubectl that writes what it copies from a pod.
+// tree lists the checksum and name of all files below a directory. Modes are not compared:
+// kubectl does not keep them when it copies from a pod.
 func tree(t *testing.T, dir string) string {
 	t.Helper()
 	var b strings.Builder
@@ -575,7 +575,7 @@ func tree(t *testing.T, dir string) string {
 	return b.String()
 }
 
-// TestKubectlDebug sits down in a running pod that has no shell, and on the node.
+// TestKubectlDebug debugs a running pod that has no shell, and the node.
 func TestKubectlDebug(t *testing.T) {
 	t.Parallel()
 	s := shared(t).namespace(t)
@@ -587,7 +587,7 @@ func TestKubectlDebug(t *testing.T) {
 	m := inTerminal(t,
 		s.kubectlCommand(t.Context(), s.ns, "debug", "-it", "web", "--image="+images.Shell,
 			"--target=main", "--container=dbg", "--", "sh"), 30, 90)
-	// It shares the processes of its target, its network, and has files of its own.
+	// The ephemeral container shares the processes and the network of its target, and has its own files.
 	m.types(
 		"echo $((6 * 7)):$(tr '\\0' ' ' < /proc/1/cmdline):$(ls /proc/1/root/demo):$(ls /demo 2>/dev/null | wc -l):\n",
 	)

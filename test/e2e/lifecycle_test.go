@@ -54,7 +54,7 @@ func TestInitOrder(t *testing.T) {
 	}
 }
 
-// TestInitFailure ends a pod that is not restarted, and holds one back that is.
+// TestInitFailure: a failed init container fails a pod with policy Never, and delays a pod that is restarted.
 func TestInitFailure(t *testing.T) {
 	t.Parallel()
 	s := shared(t).namespace(t)
@@ -103,14 +103,14 @@ func TestSidecars(t *testing.T) {
 	}
 }
 
-// TestSidecarsEndInReverse sees each wait for those that come after it.
+// TestSidecarsEndInReverse checks that each sidecar stops after the containers that come after it in the start order.
 func TestSidecarsEndInReverse(t *testing.T) {
 	t.Parallel()
 	s := shared(t).namespace(t)
 	const hook = 2 * time.Second
 	s.create(s.demo("job", []string{"exit", "0", "2s"}, sidecar("first", "sleep"), sidecar("second", "sleep"), never,
 		func(p *corev1.Pod) {
-			p.Spec.TerminationGracePeriodSeconds = ptr(int64(600)) // more than ending when asked takes
+			p.Spec.TerminationGracePeriodSeconds = ptr(int64(600)) // more than the stop takes
 			p.Spec.InitContainers[1].Lifecycle = &corev1.Lifecycle{
 				PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: int64(hook / time.Second)}},
 			}
@@ -129,8 +129,8 @@ func TestSidecarsEndInReverse(t *testing.T) {
 	}
 }
 
-// TestPreStopOutOfTime ends pods whose preStop hooks take more than the grace period:
-// their containers are asked to stop all the same, and have two seconds to do so.
+// TestPreStopOutOfTime deletes pods whose preStop hooks take more than the grace period:
+// their containers still get the stop signal, and have two seconds to exit.
 func TestPreStopOutOfTime(t *testing.T) {
 	t.Parallel()
 	parity.Differs(t, "LIFE-57", "0028")
@@ -167,7 +167,7 @@ func TestPreStopOutOfTime(t *testing.T) {
 	}
 }
 
-// TestRestartOfAllContainers has a pod begin anew in its place.
+// TestRestartOfAllContainers restarts all containers of a pod in its sandbox.
 func TestRestartOfAllContainers(t *testing.T) {
 	t.Parallel()
 	s := shared(t).namespace(t)
@@ -212,7 +212,7 @@ func TestRestartOfAllContainers(t *testing.T) {
 	}
 }
 
-// TestRestartPolicies counts what is restarted, and sees it back off.
+// TestRestartPolicies counts the restarts by each policy, and checks the back-off.
 func TestRestartPolicies(t *testing.T) {
 	t.Parallel()
 	s := shared(t).namespace(t)
@@ -242,13 +242,13 @@ func TestRestartPolicies(t *testing.T) {
 			t.Errorf("%s: phase %s, Ready %v", name, p.Status.Phase, rig.PodReady(p))
 		}
 		s.event(name, "BackOff", "Back-off restarting failed container")
-		// It is tried again after that.
+		// It is restarted after the back-off.
 		s.pod(name, "restarted twice", func(p *corev1.Pod) bool { return container(p, "main").RestartCount >= 2 })
 	}
 }
 
 // TestHooks runs postStart before a container counts as started and preStop
-// before it is asked to end, within the grace period.
+// before it gets the stop signal, within the grace period.
 func TestHooks(t *testing.T) {
 	t.Parallel()
 	s := shared(t).namespace(t)
@@ -283,7 +283,7 @@ func TestHooks(t *testing.T) {
 	s.pod("bad", "restarted", func(p *corev1.Pod) bool { return container(p, "main").RestartCount >= 1 })
 }
 
-// TestTerminationMessage reads what a container says at its end.
+// TestTerminationMessage reads the termination messages of containers.
 func TestTerminationMessage(t *testing.T) {
 	t.Parallel()
 	s := shared(t).namespace(t)
@@ -309,13 +309,13 @@ func TestTerminationMessage(t *testing.T) {
 	}
 }
 
-// TestActiveDeadline ends a pod that is too long at it.
+// TestActiveDeadline checks that a pod is terminated at its deadline.
 func TestActiveDeadline(t *testing.T) {
 	t.Parallel()
 	parity.ProvesPart(t, 3, "LIFE-33")
 	s := shared(t).namespace(t)
 	s.create(s.demo("late", []string{"sleep"}, func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = ptr(int64(4)) }))
-	// One that runs when it is given a deadline, which has passed by then.
+	// A running pod gets a deadline that has passed already.
 	s.create(s.demo("running", []string{"sleep"}))
 	s.ready("running")
 	s.kubectlDo("patch", "pod", "running", "-p", `{"spec":{"activeDeadlineSeconds":1}}`)
@@ -325,7 +325,7 @@ func TestActiveDeadline(t *testing.T) {
 			p.Status.Message != "Pod was active on the node longer than the specified deadline" {
 			t.Errorf("%s: reason %q, message %q", name, p.Status.Reason, p.Status.Message)
 		}
-		// The first may have been over before its container began.
+		// The first pod may reach its deadline before its container starts.
 		if c := container(p, "main"); c.State.Running != nil || name == "running" && c.State.Terminated == nil {
 			t.Errorf("%s has ended with a container that has not: %+v", name, c)
 		}
@@ -333,8 +333,8 @@ func TestActiveDeadline(t *testing.T) {
 	}
 }
 
-// TestImages shows what happens to containers whose image cannot be had. There
-// is no registry to be reached.
+// TestImages checks the status and events of containers whose image cannot be pulled. No
+// registry can be reached.
 func TestImages(t *testing.T) {
 	t.Parallel()
 	s := shared(t).namespace(t)
@@ -384,8 +384,8 @@ func TestImages(t *testing.T) {
 	}
 }
 
-// TestRejected shows pods that the node cannot take and that were not asked of the
-// scheduler about.
+// TestRejected checks pods that are bound without the scheduler and that the node has to
+// reject.
 func TestRejected(t *testing.T) {
 	t.Parallel()
 	s := shared(t).namespace(t)
@@ -434,8 +434,8 @@ func TestEphemeralContainer(t *testing.T) {
 	s.gone("box")
 }
 
-// TestLostSandbox stops a sandbox behind the agent's back. The container may be
-// started once more in the dying sandbox before that one is seen to be dead.
+// TestLostSandbox stops a sandbox without the agent. The container may be started
+// once more in the dying sandbox before the agent detects that it is dead.
 func TestLostSandbox(t *testing.T) {
 	t.Parallel()
 	s := shared(t).namespace(t)

@@ -22,7 +22,7 @@ import (
 	"keelson/test/rig"
 )
 
-// chatty is a static pod that never stops talking, about 60 KiB a second.
+// chatty is a static pod that always writes to its log, about 60 KiB a second.
 const chatty = `apiVersion: v1
 kind: Pod
 metadata: {name: chatty, namespace: default}
@@ -36,7 +36,7 @@ spec:
 `
 
 // TestLogsAndMeasures follows a log over rotations on a real runtime, without a
-// control plane, and looks at what the node tells about itself meanwhile.
+// control plane, and checks the metrics and health checks of the node meanwhile.
 func TestLogsAndMeasures(t *testing.T) {
 	parity.ProvesPart(t, 4, "RT-44")
 	binary, err := rig.OurKubelet(t.Context(), t.TempDir())
@@ -151,8 +151,8 @@ func follow(t *testing.T, k *rig.Kubelet, name string) {
 	}
 }
 
-// checkpoint asks for a checkpoint. Without criu the runtime has none to give,
-// says so, and nothing is left of the attempt.
+// checkpoint requests a checkpoint. Without criu the runtime returns an error, and nothing
+// is left of the attempt.
 func checkpoint(t *testing.T, k *rig.Kubelet, name string) {
 	t.Helper()
 	resp, err := k.HTTP.Post(k.URL+"/checkpoint/default/"+name+"/main?timeout=120", "", nil)

@@ -27,20 +27,20 @@ import (
 	"keelson/test/parts"
 )
 
-// exposed are the endpoints that show metrics.
+// exposed are the endpoints of metrics.
 var exposed = []string{"/metrics", "/metrics/cadvisor", "/metrics/resource", "/metrics/probes"}
 
-// shape is all of a metric that dashboards and alerts are built on.
+// shape has the properties of a metric on which dashboards and alerts depend.
 type shape struct {
 	kind    string
 	labels  string // all names that its series have, sorted
 	buckets string // of a histogram
 	values  string // of labels whose values are compared
-	stable  bool   // what it is called is promised for ever
+	stable  bool   // its stability level is STABLE
 }
 
-// compared are labels whose values say what happened, of metrics that the same pods
-// make say the same.
+// compared are labels whose values are compared, by metric: the same pods must give the same
+// values under both agents.
 var compared = map[string]string{
 	"kubelet_started_containers_errors_total":             "code",
 	"kubelet_image_manager_ensure_image_requests_total":   "present_locally",
@@ -55,7 +55,7 @@ var compared = map[string]string{
 	"authentication_token_cache_request_duration_seconds": "status",
 }
 
-// shapes are the metrics of an endpoint of the agent that runs now.
+// shapes are the metrics of an endpoint of the running agent.
 func (s *space) shapes(endpoint string) map[string]shape {
 	s.t.Helper()
 	text, err := s.Kubelet.Get(s.t.Context(), endpoint)
@@ -125,7 +125,7 @@ func differences(endpoint string, theirs, ours map[string]shape) (out []differen
 	return out
 }
 
-// listedDifferences are those that the documentation tells, each with its reason.
+// listedDifferences are the differences in the documentation, each with its reason.
 func listedDifferences(t *testing.T) (out []difference) {
 	t.Helper()
 	root, err := parts.Checkout()
@@ -152,7 +152,7 @@ func listedDifferences(t *testing.T) (out []difference) {
 	if len(out) == 0 {
 		t.Fatal("no differences are listed")
 	}
-	// Some are seen on one version of control groups alone.
+	// Some exist on one cgroup version only.
 	_, err = os.Stat("/sys/fs/cgroup/cgroup.controllers")
 	v2 := err == nil
 	out = slices.DeleteFunc(out, func(d difference) bool { return v2 && strings.HasSuffix(d.how, onV1) })
@@ -171,8 +171,8 @@ func (d difference) covers(t *testing.T, other difference) bool {
 	return match && d.endpoint == other.endpoint && d.how == other.how
 }
 
-// measuredWork is what both agents do before their metrics are compared: enough to
-// have every metric that ordinary pods lead to. It returns when all of it is done.
+// measuredWork is the work of both agents before their metrics are compared: it produces every
+// metric of ordinary pods. It returns when the work is complete.
 func (n *node) measuredWork(t *testing.T) *space {
 	t.Helper()
 	s := n.namespace(t)
@@ -248,7 +248,7 @@ func (n *node) measuredWork(t *testing.T) *space {
 	return s
 }
 
-// almostAll is the CPU that the node can give to pods, but for a little.
+// almostAll is almost all allocatable CPU of the node.
 func (s *space) almostAll() string {
 	s.t.Helper()
 	n, err := s.Cluster.Client.CoreV1().Nodes().Get(s.t.Context(), s.Kubelet.Node, metav1.GetOptions{})
@@ -260,7 +260,7 @@ func (s *space) almostAll() string {
 	return all.String()
 }
 
-// asAccount asks the agent as a service account, once without the right to.
+// asAccount sends requests to the agent as a service account, first without the right to do so.
 func (s *space) asAccount() {
 	s.t.Helper()
 	ctx := s.t.Context()
@@ -305,7 +305,7 @@ func (s *space) asAccount() {
 			s.t.Fatal(err)
 		}
 		req.Header.Set("Authorization", "Bearer "+token.Status.Token)
-		// Without the administrator's certificate, which would count for more.
+		// Without the administrator's certificate, which would take precedence over the token.
 		transport := s.Kubelet.HTTP.Transport.(*http.Transport).Clone()
 		transport.TLSClientConfig.Certificates = nil
 		defer transport.CloseIdleConnections()
@@ -325,7 +325,7 @@ func (s *space) asAccount() {
 	}
 }
 
-// missing says what the endpoints do not show yet.
+// missing returns the series that the endpoints do not have yet.
 func (s *space) missing(want map[string][]string) (string, bool) {
 	var not []string
 	for endpoint, parts := range want {
@@ -342,8 +342,8 @@ func (s *space) missing(want map[string][]string) (string, bool) {
 	return strings.Join(not, "; "), len(not) == 0
 }
 
-// reconfigure changes the configuration of the agents that are started until the
-// test ends.
+// reconfigure changes the configuration for agents that are started until the end of the
+// test.
 func (n *node) reconfigure(t *testing.T, edit func(*kubeletconfig.KubeletConfiguration)) {
 	t.Helper()
 	before, err := os.ReadFile(n.Kubelet.ConfigFile)
@@ -361,9 +361,9 @@ func (n *node) reconfigure(t *testing.T, edit func(*kubeletconfig.KubeletConfigu
 	})
 }
 
-// TestMetricsAreUpstreams has upstream's agent and this one run the same pods on
-// one node and compares the names, types and label names of all they expose. What
-// differs is listed, with the reason, in docs/parity/metrics-differences.md.
+// TestMetricsAreUpstreams runs the same pods on one node under upstream's agent and this
+// one, and compares the names, types and label names of all metrics. Differences are
+// listed, with the reason, in docs/parity/metrics-differences.md.
 func TestMetricsAreUpstreams(t *testing.T) {
 	parity.Differs(t, "SRV-54", "0090")
 	parity.Differs(t, "SRV-50", "0103")
@@ -383,9 +383,9 @@ func TestMetricsAreUpstreams(t *testing.T) {
 		all := map[string]map[string]shape{}
 		t.Run(filepath.Base(binary), func(t *testing.T) {
 			s := n.measuredWork(t)
-			// What is measured now and then has been measured.
+			// Periodic measurements have been made.
 			s.until("what container and claim of the pod use", func() (string, bool) {
-				// Here volumes are measured while there are requests.
+				// This agent measures volumes only while there are requests.
 				if _, err := s.Kubelet.Get(t.Context(), "/stats/summary"); err != nil {
 					return err.Error(), false
 				}
@@ -410,8 +410,8 @@ func TestMetricsAreUpstreams(t *testing.T) {
 	if t.Failed() {
 		return
 	}
-	// Upstream's agent names its source of figures once, at its start: in about one life of four
-	// before its metrics are registered, and then never again.
+	// Upstream's agent sets the metric of its stats provider once, at its start. In about one of four
+	// starts that is before its metrics are registered, and then the metric is missing.
 	const named = "kubelet_metrics_provider"
 	if _, ok := theirs["/metrics"][named]; !ok {
 		t.Logf("upstream shows no %s in this life", named)
@@ -458,8 +458,8 @@ func TestMetricsAreUpstreams(t *testing.T) {
 	}
 }
 
-// TestMetricsOfTheRuntimeAreUpstreams has the runtime tell all that pods use, by the
-// gate for it, to upstream's agent and to this one: both show the same series.
+// TestMetricsOfTheRuntimeAreUpstreams: with the feature gate for stats from the CRI, upstream's
+// agent and this one show the same series of pods.
 func TestMetricsOfTheRuntimeAreUpstreams(t *testing.T) {
 	n := shared(t)
 	peer, err := n.parts.Path(t.Context(), "kubelet")

@@ -49,8 +49,8 @@ var common struct {
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
-// run runs the tests and takes the shared node away. That something of it is
-// left on the machine afterwards is a failure of the whole run.
+// run runs the tests and removes the shared node. The whole run fails if something of
+// the node is left on the machine.
 func run(m *testing.M) int {
 	code := m.Run()
 	if common.node == nil {
@@ -127,8 +127,7 @@ func (n *node) start(ctx context.Context) (err error) {
 	return err
 }
 
-// quick has the agent notice changes of objects and files soon, and tell every
-// event: the tests read them.
+// quick makes the agent read manifests often, and send every event, which the tests read.
 func quick(c *kubeletconfig.KubeletConfiguration) {
 	c.FileCheckFrequency = metav1.Duration{Duration: time.Second}
 	c.EventRecordQPS = new(int32)
@@ -138,7 +137,7 @@ func quick(c *kubeletconfig.KubeletConfiguration) {
 func (n *node) kubectlCommand(ctx context.Context, ns string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, n.kubectl,
 		append([]string{"--kubeconfig", n.Cluster.Kubeconfig, "-n", ns}, args...)...)
-	cmd.Env = append(os.Environ(), "HOME="+n.Dir) // its cache of the API
+	cmd.Env = append(os.Environ(), "HOME="+n.Dir) // for its discovery cache
 	return cmd
 }
 
@@ -149,7 +148,7 @@ type space struct {
 	ns string
 }
 
-// namespace makes a namespace that goes with the test.
+// namespace creates a namespace that is deleted at the end of the test.
 func (n *node) namespace(t *testing.T) *space {
 	t.Helper()
 	s := &space{node: n, t: t}
@@ -176,7 +175,7 @@ func (n *node) namespace(t *testing.T) *space {
 			t.Error(err)
 		}
 	})
-	// Pods are refused until the controllers have made the account they run as.
+	// The API server rejects pods until a controller has created the default service account.
 	s.until("service account", func() (string, bool) {
 		_, err := client.ServiceAccounts(s.ns).Get(t.Context(), "default", metav1.GetOptions{})
 		return fmt.Sprint(err), err == nil
@@ -184,7 +183,7 @@ func (n *node) namespace(t *testing.T) *space {
 	return s
 }
 
-// bothAgents is a node that is yet to be started, by our agent or by upstream's.
+// bothAgents is a node that has not been started yet. It can run our agent or upstream's.
 func bothAgents(t *testing.T) (n *node, upstream string) {
 	t.Helper()
 	b, err := parts.New(os.Stderr)
@@ -209,7 +208,7 @@ func (s *space) describe(ctx context.Context) {
 	s.t.Logf("pods at the end: %v\n%s", err, out)
 }
 
-// until asks again and again until it is as wanted; look says what it saw.
+// until polls until look reports true. look also returns the present state.
 func (s *space) until(what string, look func() (saw string, ok bool)) {
 	s.t.Helper()
 	until(s.t, what, look)
@@ -287,7 +286,7 @@ func (s *space) phase(name string, phase corev1.PodPhase) *corev1.Pod {
 	return s.pod(name, string(phase), func(p *corev1.Pod) bool { return p.Status.Phase == phase })
 }
 
-// delete asks for the pod's end; grace is in seconds, the pod's own if negative.
+// delete deletes the pod; grace is in seconds, the pod's own if negative.
 func (s *space) delete(name string, grace int64) {
 	s.t.Helper()
 	o := metav1.DeleteOptions{}
@@ -309,7 +308,7 @@ func (s *space) gone(name string) {
 	}
 }
 
-// says runs the pod to its end, which must be a good one, and returns its log.
+// says runs the pod to completion, which must succeed, and returns its log.
 func (s *space) says(p *corev1.Pod) string {
 	s.t.Helper()
 	never(p)
@@ -325,8 +324,8 @@ func (s *space) says(p *corev1.Pod) string {
 	return log
 }
 
-// event waits until an event of the pod with that reason is there whose message
-// contains the text.
+// event waits until the pod has an event with this reason whose message contains the
+// text.
 func (s *space) event(name, reason, text string) corev1.Event {
 	s.t.Helper()
 	var found corev1.Event

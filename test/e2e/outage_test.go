@@ -35,7 +35,7 @@ func (n *node) logSize(t *testing.T) int64 {
 	return info.Size()
 }
 
-// complaints are the lines that an operator has to read.
+// complaints are the lines that are warnings or errors.
 func complaints(lines []string) []string {
 	var out []string
 	for _, l := range lines {
@@ -56,9 +56,9 @@ func (n *node) counted(t *testing.T, metric string, labels ...string) float64 {
 	return scrape.Total(scrape.Families(t, text)[metric], labels...)
 }
 
-// TestAPIServerAway stops the API server. Pods run on, one that ends is
-// restarted by its policy, the agent does not fill its log, and everything is
-// shown once the server is back.
+// TestAPIServerAway stops the API server. Pods continue to run, a container that exits is
+// restarted by its policy, the agent does not fill its log, and all statuses are up to date
+// once the server is back.
 func TestAPIServerAway(t *testing.T) {
 	n := shared(t)
 	s := n.namespace(t)
@@ -71,7 +71,7 @@ func TestAPIServerAway(t *testing.T) {
 	}
 	from := n.logSize(t)
 	requests := func() float64 { return n.counted(t, "rest_client_requests_total", "code", "<error>") }
-	requests() // the agent asks the API server who may, and remembers it
+	requests() // the agent authorizes the request at the API server, and caches that
 	n.Cluster.KillAPIServer()
 	up := false
 	defer func() {
@@ -133,8 +133,8 @@ func containerID(p *corev1.Pod, name string) string {
 	return strings.TrimPrefix(container(p, name).ContainerID, "containerd://")
 }
 
-// TestRuntimeAway stops the runtime's answers. The node is shown as not Ready
-// and comes back by itself; that the runtime is away is logged once.
+// TestRuntimeAway stops the runtime's answers. The node becomes not Ready, and Ready again
+// by itself; the outage of the runtime is logged once.
 func TestRuntimeAway(t *testing.T) {
 	n := shared(t)
 	s := n.namespace(t)

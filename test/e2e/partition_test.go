@@ -16,9 +16,9 @@ import (
 	"keelson/test/rig"
 )
 
-// TestPartition keeps an agent, upstream's and then ours, from running for longer than
-// the node controller waits. The controller sets the node's pods to not ready, the static
-// one too; they are Ready again within 10 s of the agent's return, and nothing of them is
+// TestPartition freezes an agent, upstream's and then ours, for longer than the node
+// controller waits. The controller sets the node's pods to not ready, also the static pod;
+// they are Ready again within 10 s after the agent continues, and no container is
 // restarted.
 func TestPartition(t *testing.T) {
 	parity.Differs(t, "LIFE-12", "0120")
@@ -79,7 +79,7 @@ func (n *node) partition(t *testing.T) {
 	for _, name := range names {
 		p := s.ready(name)
 		took := time.Since(back)
-		// Upstream looks every 10 s, and may have looked just before.
+		// Upstream syncs statuses every 10 s, and may have done so just before.
 		if took > 11*time.Second {
 			t.Errorf("%s is Ready %s after the agent's return, want 10 s at most", name, took)
 		}
@@ -89,7 +89,7 @@ func (n *node) partition(t *testing.T) {
 			t.Errorf("%s: %d restarts, container %s after %s", name, now.RestartCount, now.ContainerID, was.ContainerID)
 		}
 	}
-	// It is not withdrawn in another period of upstream's: that the agent has run for one shows in its lease.
+	// The pods stay Ready over a further sync period of upstream's agent. A renewed lease shows that the agent has run.
 	ready := time.Now()
 	s.until("a lease that is renewed later", func() (string, bool) {
 		lease, err := n.Cluster.Client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(),

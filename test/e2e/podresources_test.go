@@ -30,17 +30,17 @@ import (
 
 const gizmo = "example.com/gizmo"
 
-// holdings are a node whose programs ask who has what.
+// holdings is a node with a client of the pod resources API.
 type holdings struct {
 	*claims
 	list  podresources.PodResourcesListerClient
 	older older.PodResourcesListerClient
 }
 
-// TestPodResources asks upstream's agent and ours what the same pods have: one a CPU,
-// memory, a device and a claimed one for itself, another the same of its sidecar. Both
-// tell of pods that take up the node, and of no others, the same in each answer. The
-// plugin of the devices is found among the sockets of all plugins.
+// TestPodResources queries the pod resources API of upstream's agent and ours for the same pods:
+// one has an exclusive CPU, memory, a device and a claimed device, another one has the same for
+// its sidecar. Both agents list pods that use resources of the node, and no others, with the same
+// content in each answer. The device plugin registers through the plugin watcher.
 func TestPodResources(t *testing.T) {
 	parity.Proves(t, "RES-53", "RES-68", "SRV-65")
 	if runtime.NumCPU() < 2 {
@@ -52,7 +52,7 @@ func TestPodResources(t *testing.T) {
 		quick(c)
 		c.CPUManagerPolicy, c.ReservedSystemCPUs = "static", "0"
 		c.MemoryManagerPolicy = kubeletconfig.StaticMemoryManagerPolicy
-		// What is kept of memory is what the eviction keeps.
+		// The reserved memory is that of the eviction threshold.
 		c.ReservedMemory = []kubeletconfig.MemoryReservation{{Limits: corev1.ResourceList{"memory": quantity(
 			c.EvictionHard["memory.available"])}}}
 	}
@@ -68,7 +68,7 @@ func TestPodResources(t *testing.T) {
 	}
 	t.Run("keelson", func(t *testing.T) { ours = n.holdings(t).story() })
 	if numaMemory(t) != before {
-		// The machine was given memory, perhaps between one agent's start and the other's.
+		// Memory was added to the machine, maybe between the starts of the two agents.
 		changed := regexp.MustCompile(`(?m)^memory \[memory [0-9]+ at `)
 		theirs, ours = changed.ReplaceAllString(theirs, "memory [memory <changed> at "), changed.ReplaceAllString(ours,
 			"memory [memory <changed> at ")
@@ -84,7 +84,7 @@ func TestPodResources(t *testing.T) {
 	}
 }
 
-// numaMemory is the size of every NUMA node's memory, as the kernel says.
+// numaMemory is the memory size of every NUMA node, as the kernel reports it.
 func numaMemory(t *testing.T) string {
 	t.Helper()
 	files, err := filepath.Glob("/sys/devices/system/node/node*/meminfo")
@@ -103,7 +103,7 @@ func numaMemory(t *testing.T) string {
 	return sizes.String()
 }
 
-// holdings makes a driver of claims and two plugins, all of them new to the agent.
+// holdings makes a DRA driver and two device plugins, all of them new to the agent.
 func (n *node) holdings(t *testing.T) holdings {
 	t.Helper()
 	conn, err := grpc.NewClient("unix://"+filepath.Join(n.Kubelet.Root, "pod-resources/kubelet.sock"),
@@ -142,7 +142,7 @@ func (n *node) holdings(t *testing.T) holdings {
 	return h
 }
 
-// story has pods come and go, and writes down what is reported of them.
+// story creates and deletes pods, and records what the API reports of them.
 func (h holdings) story() string {
 	t := h.t
 	t.Helper()
@@ -150,14 +150,14 @@ func (h holdings) story() string {
 	note := func(what, answer string) {
 		names := strings.NewReplacer(h.name, "<driver>", h.ns, "<ns>", h.Kubelet.Node, "<node>", h.uid("alone"),
 			"<alone>", h.uid("beside"), "<beside>")
-		// Which of its devices a claim is given is the scheduler's choice.
+		// The scheduler chooses which device a claim gets.
 		answer = regexp.MustCompile(`\bdev-[0-9]+`).ReplaceAllString(names.Replace(answer), "<device>")
 		fmt.Fprintf(&logged, "%s:\n%s", what, answer)
 	}
 	note("no pod", h.listed())
 	note("the node", h.allocatable())
 
-	// These do not take up the node any more, and never have.
+	// The first of these two pods uses no resources of the node any more, the second never has.
 	h.says(h.demo("done", []string{"echo", "done"}, func(p *corev1.Pod) {
 		p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{gizmo: quantity("1")}
 	}))
@@ -193,7 +193,7 @@ func (h holdings) story() string {
 	}
 	note("the node", h.allocatable())
 
-	// One that is about to end still has what it has.
+	// A pod that is being terminated still has its resources.
 	h.create(h.demo("ending", []string{"serve"}, func(p *corev1.Pod) {
 		p.Spec.TerminationGracePeriodSeconds = ptr(int64(600))
 		p.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{
@@ -219,7 +219,7 @@ func (h holdings) story() string {
 	return logged.String()
 }
 
-// uid is of a claim.
+// uid is the UID of a claim.
 func (h holdings) uid(claim string) string {
 	h.t.Helper()
 	c, err := h.Cluster.Client.ResourceV1().ResourceClaims(h.ns).Get(h.t.Context(), claim, metav1.GetOptions{})
@@ -257,7 +257,7 @@ func (h holdings) listedOlder() string {
 	return joined(lines)
 }
 
-// reported is what is reported of one pod, or the error.
+// reported is the answer about one pod, or the error.
 func (h holdings) reported(name string) string {
 	h.t.Helper()
 	one, err := h.list.Get(h.t.Context(), &podresources.GetPodResourcesRequest{PodNamespace: h.ns, PodName: name})

@@ -15,8 +15,8 @@ import (
 	"keelson/test/rig"
 )
 
-// unhurried is how many seconds a probe has whose answer is not what a test is about:
-// more than a busy machine takes.
+// unhurried is the timeout in seconds of probes whose result the test does not check:
+// more than a busy machine needs.
 const unhurried = 60
 
 func httpProbe(path string) *corev1.Probe {
@@ -24,21 +24,21 @@ func httpProbe(path string) *corev1.Probe {
 		ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromInt32(8080)}}}
 }
 
-// listening has the pod Ready no sooner than a server accepts connections at port 8080.
+// listening makes the pod Ready only once a server accepts connections at port 8080.
 func listening(p *corev1.Pod) {
 	p.Spec.Containers[0].ReadinessProbe = &corev1.Probe{PeriodSeconds: 1, TimeoutSeconds: unhurried,
 		ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(8080)}}}
 }
 
-// onceUp is a startup probe that asks as the other does, for as long as it takes: that
-// one may fail at once then.
+// onceUp is a startup probe like the other probe with a high failure threshold. After it the other
+// probe can have a low one.
 func onceUp(other *corev1.Probe) *corev1.Probe {
 	p := other.DeepCopy()
 	p.FailureThreshold = 10_000
 	return p
 }
 
-// get asks a web server until it answers.
+// get requests a URL until the server answers.
 func get(t *testing.T, url string) string {
 	t.Helper()
 	var body string
@@ -97,8 +97,8 @@ func TestLivenessProbe(t *testing.T) {
 	s.event("web", "Killing", "Container main failed liveness probe, will be restarted")
 }
 
-// TestStartupProbe holds the other probes off until it has succeeded, and ends a
-// container that does not come up.
+// TestStartupProbe: the other probes do not run until the startup probe has succeeded, and a
+// container whose startup probe fails is killed.
 func TestStartupProbe(t *testing.T) {
 	t.Parallel()
 	s := shared(t).namespace(t)
@@ -124,7 +124,7 @@ func TestStartupProbe(t *testing.T) {
 	s.event("stuck", "Killing", "Container main failed startup probe, will be restarted")
 }
 
-// TestProbeHandlers has one pod probed in each of the other ways.
+// TestProbeHandlers probes a pod with each of the other handlers.
 func TestProbeHandlers(t *testing.T) {
 	t.Parallel()
 	s := shared(t).namespace(t)
@@ -141,9 +141,9 @@ func TestProbeHandlers(t *testing.T) {
 	s.ready("exec")
 }
 
-// TestGRPCProbe asks a server of the health protocol: for its service, over the pod's
-// address. One that says it is ill is restarted; a name that it does not know is no
-// success.
+// TestGRPCProbe probes a server of the gRPC health protocol at the pod's address, with the name of
+// a service. A container whose service is unhealthy is restarted; an unknown service is a
+// failure.
 func TestGRPCProbe(t *testing.T) {
 	t.Parallel()
 	s := shared(t).namespace(t)

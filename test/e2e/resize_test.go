@@ -33,7 +33,7 @@ func (s *space) resize(name, cpu, memory string) {
 			amounts))
 }
 
-// resized waits until the pod has what its specification names.
+// resized waits until the pod has the resources of its specification.
 func (s *space) resized(name string) *corev1.Pod {
 	s.t.Helper()
 	return s.pod(name, "resized", func(p *corev1.Pod) bool {
@@ -113,7 +113,7 @@ func (s *space) hasCgroups(p *corev1.Pod, milli, memory int64) {
 				"memory.limit_in_bytes": "memory.max",
 			}[v1File]
 			if what == "container" && v1File == "cpu.shares" {
-				// the OCI runtime has a curve of its own for containers on v2
+				// the OCI runtime converts shares of containers to v2 weights with its own formula
 				want[1] = s.cgroupValue(p, id, v1File, v2File)
 			}
 			got := s.cgroupValue(p, id, v1File, v2File)
@@ -128,8 +128,8 @@ func (s *space) hasCgroups(p *corev1.Pod, milli, memory int64) {
 	}
 }
 
-// TestResize changes the CPU and memory of a running pod, up and down, and reads
-// what the kernel was given.
+// TestResize changes the CPU and memory of a running pod, up and down, and reads the
+// limits in the cgroups.
 func TestResize(t *testing.T) {
 	t.Parallel()
 	s := shared(t).namespace(t)
@@ -158,7 +158,7 @@ func TestResize(t *testing.T) {
 	s.event("web", "ResizeCompleted", `"generation":4}`)
 }
 
-// TestResizeInOppositeDirections raises requests while limits fall, and back.
+// TestResizeInOppositeDirections increases requests while limits decrease, and the reverse.
 func TestResizeInOppositeDirections(t *testing.T) {
 	t.Parallel()
 	s := shared(t).namespace(t)
@@ -192,7 +192,7 @@ func TestResizeInOppositeDirections(t *testing.T) {
 	}
 }
 
-// TestResizeBelowUsage asks for less memory than is in use, and takes it back.
+// TestResizeBelowUsage requests less memory than is in use, and reverts that.
 func TestResizeBelowUsage(t *testing.T) {
 	t.Parallel()
 	s := shared(t).namespace(t)
@@ -215,7 +215,7 @@ func TestResizeBelowUsage(t *testing.T) {
 	if after := s.resized("web"); container(after, "main").ContainerID != container(before, "main").ContainerID {
 		t.Error("the container was replaced")
 	}
-	// More than the rest of the node has: it waits, and says so.
+	// The request exceeds the free resources of the node: the resize is deferred, and a condition reports it.
 
 	allocatable := s.nodeObject().Status.Allocatable["cpu"]
 	all := allocatable.String()
@@ -232,7 +232,7 @@ func TestResizeBelowUsage(t *testing.T) {
 	s.hasCgroups(s.resized("web"), 110, 64<<20)
 }
 
-// TestResizeByRestart resizes a container that wants to be restarted for memory.
+// TestResizeByRestart resizes a container with the resize policy RestartContainer for memory.
 func TestResizeByRestart(t *testing.T) {
 	t.Parallel()
 	s := shared(t).namespace(t)
@@ -256,7 +256,7 @@ func TestResizeByRestart(t *testing.T) {
 		bytes := quantity(memory)
 		s.hasCgroups(s.ready("web"), 100, bytes.Value())
 	}
-	// A restart that was asked for is no crash.
+	// A restart for a resize does not count as a crash.
 	for _, e := range s.events("web") {
 		if e.Reason == "BackOff" {
 			t.Errorf("%s: %s", e.Reason, e.Message)
@@ -264,8 +264,8 @@ func TestResizeByRestart(t *testing.T) {
 	}
 }
 
-// TestPodLevelResources gives a pod resources as a whole, which hold for its
-// containers that have none of their own, and changes them while it runs.
+// TestPodLevelResources gives a pod pod-level resources, which also apply to its containers
+// without resources, and changes them while it runs.
 func TestPodLevelResources(t *testing.T) {
 	t.Parallel()
 	parity.ProvesPart(t, 2, "LIFE-130")
@@ -319,8 +319,8 @@ func TestPodLevelResources(t *testing.T) {
 	}
 }
 
-// TestResizeAcrossASwap resizes a pod under upstream's agent and under this one,
-// each of which takes up what the other has granted.
+// TestResizeAcrossASwap resizes a pod under upstream's agent and under this one; each takes
+// over the allocated resources of the other.
 func TestResizeAcrossASwap(t *testing.T) {
 	parity.Proves(t, "LIFE-128")
 	n := shared(t)
@@ -333,7 +333,7 @@ func TestResizeAcrossASwap(t *testing.T) {
 	id := container(s.ready("web"), "main").ContainerID
 	s.resize("web", "110m", "64Mi")
 	s.resized("web")
-	// A resize that is not actuated must not be taken for what the pod has.
+	// A resize that is not actuated must not be used as the allocated resources.
 	allocatable := s.nodeObject().Status.Allocatable["cpu"]
 	all := allocatable.String()
 	s.create(s.demo("other", []string{"sleep"}, requests("cpu", "10m")))
@@ -345,7 +345,7 @@ func TestResizeAcrossASwap(t *testing.T) {
 			t.Fatal(err)
 		}
 		late := fmt.Sprintf("late-%d", i)
-		s.create(s.demo(late, []string{"serve"})) // the agent that runs the node now shows it
+		s.create(s.demo(late, []string{"serve"})) // this shows that the new agent works
 		s.ready(late)
 		p := s.pod("web", "deferred still", func(p *corev1.Pod) bool { return shows(p, corev1.PodResizePending) })
 		granted := container(p, "main").AllocatedResources["cpu"]
@@ -363,7 +363,7 @@ func TestResizeAcrossASwap(t *testing.T) {
 	}
 }
 
-// granted reads what a state file says of the pod's CPU.
+// granted waits until a state file has this amount of CPU for the pod.
 func (s *space) granted(path string, p *corev1.Pod, want string) {
 	s.t.Helper()
 	s.until(path, func() (string, bool) {

@@ -36,7 +36,7 @@ func (s *space) crowd() {
 	}
 }
 
-// allReady waits until so many pods of the namespace are Ready.
+// allReady waits until this number of pods of the namespace is Ready.
 func (s *space) allReady(n int) []corev1.Pod {
 	s.t.Helper()
 	var pods []corev1.Pod
@@ -66,8 +66,8 @@ func instances(pods []corev1.Pod) string {
 	return strings.Join(out, "\n")
 }
 
-// watchReady reports every pod that is seen not Ready, until stop is called,
-// which returns what was seen.
+// watchReady records every pod that is not Ready at some time, until stop is called,
+// which returns the records.
 func (s *space) watchReady() (stop func() []string) {
 	s.t.Helper()
 	list, err := s.Cluster.Client.CoreV1().Pods(s.ns).List(s.t.Context(), metav1.ListOptions{})
@@ -104,9 +104,9 @@ func (s *space) watchReady() (stop func() []string) {
 	}
 }
 
-// TestRestartLeavesPodsAlone restarts the agent under running pods, in order
-// and by force: no container is restarted and no pod stops being Ready. Of a pod that
-// was deleted meanwhile nothing is left.
+// TestRestartLeavesPodsAlone restarts the agent under running pods, with SIGTERM and
+// with SIGKILL: no container is restarted and all pods stay Ready. Nothing is left of a
+// pod that was deleted meanwhile.
 func TestRestartLeavesPodsAlone(t *testing.T) {
 	parity.Proves(t, "LIFE-14")
 	parity.ProvesPart(t, 3, "RES-20")
@@ -131,7 +131,7 @@ func TestRestartLeavesPodsAlone(t *testing.T) {
 	if err := n.Kubelet.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// The new agent has synced every pod once it has answered to a new one.
+	// The new agent has synced every pod once a new pod is Ready.
 	s.create(s.demo("late", []string{"serve"}))
 	s.ready("late")
 	n.onlyLive(t)
@@ -148,8 +148,8 @@ func TestRestartLeavesPodsAlone(t *testing.T) {
 }
 
 // TestCrashWhileStarting kills the agent, the runtime, and both while many pods
-// start. All of them become Ready, and nothing else is left of the crash; when
-// the pods are deleted, nothing at all is.
+// start. All of them become Ready, and the crash leaves nothing else; when the pods
+// are deleted, nothing is left.
 func TestCrashWhileStarting(t *testing.T) {
 	parity.Proves(t, "LIFE-14")
 	parity.ProvesPart(t, 3, "RT-32")

@@ -23,14 +23,14 @@ import (
 	"keelson/test/rig"
 )
 
-// shutdowns are a node whose machine can announce a shutdown.
+// shutdowns is a node on which the test can announce a shutdown.
 type shutdowns struct {
 	*node
 	machine *logind.Manager
 }
 
-// TestShutdownIsUpstreams has the machine shut down under both agents, by a login
-// manager of the test's own, and compares what becomes of the same pods.
+// TestShutdownIsUpstreams announces a shutdown under both agents, by a logind of the
+// test's own, and compares the termination of the same pods.
 func TestShutdownIsUpstreams(t *testing.T) {
 	parity.Proves(t, "EVIC-37", "EVIC-40")
 	need.Root(t, "running containers")
@@ -43,7 +43,7 @@ func TestShutdownIsUpstreams(t *testing.T) {
 		rig.KubeletConfig{Binary: n.ours, Env: []string{"DBUS_SYSTEM_BUS_ADDRESS=" + bus.Address},
 			Edit: func(c *kubeletconfig.KubeletConfiguration) {
 				quick(c)
-				// of which one that listens needs little
+				// a pod that handles SIGTERM needs little of it
 				c.ShutdownGracePeriod = metav1.Duration{Duration: 20 * time.Second}
 				c.ShutdownGracePeriodCriticalPods = metav1.Duration{Duration: 6 * time.Second}
 			}}); err != nil {
@@ -64,7 +64,7 @@ func TestShutdownIsUpstreams(t *testing.T) {
 	}
 }
 
-// goThrough has a shutdown announced and called off, and tells what could be seen.
+// goThrough announces a shutdown and cancels it, and returns what was observed.
 func (n shutdowns) goThrough(t *testing.T) map[string]string {
 	t.Helper()
 	s, seen := n.namespace(t), map[string]string{}
@@ -73,7 +73,7 @@ func (n shutdowns) goThrough(t *testing.T) map[string]string {
 	begun := time.Now().Truncate(time.Second)
 	grace := func(n int64) spec { return func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = &n } }
 	running := []string{"polite", "deaf", "short", "critical"}
-	s.create(s.demo("polite", []string{"serve"}, grace(30), listening)) // to signals, too, by then
+	s.create(s.demo("polite", []string{"serve"}, grace(30), listening)) // it handles signals by then, too
 	s.create(s.demo("deaf", []string{"deaf"}, grace(60)))
 	s.create(s.demo("short", []string{"deaf"}, grace(2)))
 	s.create(s.demo("critical", []string{"deaf"}, grace(60),
@@ -101,7 +101,7 @@ func (n shutdowns) goThrough(t *testing.T) map[string]string {
 		}
 	}
 	const begunState, endedState = "endTime false, startTime true", "endTime true, startTime true"
-	n.awaitState(t, begunState)               // one that an earlier shutdown has left is over
+	n.awaitState(t, begunState)               // not the state that an earlier shutdown has left
 	late := s.demo("late", []string{"sleep"}) // bound by hand: no scheduler would
 	late.Spec.NodeName = n.Kubelet.Node
 	late.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
@@ -133,7 +133,7 @@ func (n shutdowns) goThrough(t *testing.T) map[string]string {
 	return seen
 }
 
-// fate is what a pod's status says of its end.
+// fate waits for the end of a pod and returns the parts of its status that describe the end.
 func (s *space) fate(name string) string {
 	s.t.Helper()
 	p := s.pod(name, "ended", func(p *corev1.Pod) bool {
@@ -154,8 +154,7 @@ func (s *space) fate(name string) string {
 	return strings.Join(lines, "\n")
 }
 
-// awaitState returns when the state file has this form: which times it has, and
-// whether they have come.
+// awaitState waits until the state file has these times, each of them set or not.
 func (n shutdowns) awaitState(t *testing.T, want string) {
 	t.Helper()
 	until(t, "the state file to tell "+want, func() (string, bool) {

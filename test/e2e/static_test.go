@@ -18,7 +18,7 @@ import (
 	"keelson/test/rig"
 )
 
-// manifest writes a static pod's file as an editor does: whole, then in place.
+// manifest writes a static pod's file as an editor does: it writes a new file and renames it into place.
 func (s *space) manifest(name string, content []byte) {
 	s.t.Helper()
 	s.writeFile(filepath.Join(s.Kubelet.Manifests, s.ns+"-"+name+".yaml"), content)
@@ -103,7 +103,7 @@ func TestStaticPod(t *testing.T) {
 	if second.UID == first.UID || container(second, "main").ContainerID == container(first, "main").ContainerID {
 		t.Error("the edited pod is the old one")
 	}
-	// Its mirror deleted: it is made again, and the pod is not touched.
+	// Its mirror pod is deleted: it is created again, and the static pod is not affected.
 	s.kubectlDo("delete", "pod", name, "--wait=false")
 	third := s.pod(name, "shown again", func(p *corev1.Pod) bool {
 		return p.UID != second.UID && p.DeletionTimestamp == nil && rig.PodReady(p)
@@ -116,7 +116,7 @@ func TestStaticPod(t *testing.T) {
 	if container(fourth, "main").ContainerID != container(second, "main").ContainerID {
 		t.Error("deleting the mirror by force restarted the container")
 	}
-	// Removed and put back at once, the same: it begins anew.
+	// Removed and written again at once with the same content: the pod is restarted.
 	file := filepath.Join(s.Kubelet.Manifests, s.ns+"-st.yaml")
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -149,8 +149,8 @@ func TestStaticPod(t *testing.T) {
 	})
 }
 
-// TestBrokenManifest breaks the file of a running pod: it runs on, and the log
-// names file, field and cause. A file that was never valid affects no other pod.
+// TestBrokenManifest makes the file of a running pod invalid: the pod continues to run, and
+// the log names file, field and cause. A file that was never valid affects no other pod.
 func TestBrokenManifest(t *testing.T) {
 	t.Parallel()
 	s := shared(t).namespace(t)

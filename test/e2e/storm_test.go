@@ -31,7 +31,7 @@ spec:
   - {name: main, image: ` + images.Demo + `, args: [log, "1000000000", 0s, "2000"]}
 `
 
-// bystander is one that is asked every second how it is.
+// bystander is a static pod that is probed every second.
 const bystander = `apiVersion: v1
 kind: Pod
 metadata: {name: bystander, namespace: default}
@@ -45,9 +45,9 @@ spec:
     livenessProbe: {periodSeconds: 1, timeoutSeconds: 60, failureThreshold: 1, exec: {command: [/demo, echo, alive]}}
 `
 
-// TestLogStorm has one container write its log as fast as the runtime takes it.
-// The room it takes is bounded by what it writes in a part of a period, and its
-// neighbour goes on being asked how it is, and is well.
+// TestLogStorm runs a container that writes its log as fast as the runtime accepts it.
+// The size of its logs stays below a bound, which depends on how much it writes in half
+// a period, and the probes of another pod continue and succeed.
 func TestLogStorm(t *testing.T) {
 	binary, err := rig.OurKubelet(t.Context(), t.TempDir())
 	if err != nil {
@@ -77,7 +77,7 @@ func TestLogStorm(t *testing.T) {
 	failed := probed(t, k, "failed")
 	apply("storm.yaml", storm)
 	logs := filepath.Join(k.PodLogs, "default_storm-"+k.Node+"_*", "main")
-	until(t, "all files that there may be", func() (string, bool) { // how strong it is, is known by then
+	until(t, "all files that there may be", func() (string, bool) { // the rate is steady by then
 		_, n := diskUse(t, logs)
 		return fmt.Sprint(n), n >= files
 	})
@@ -90,7 +90,7 @@ func TestLogStorm(t *testing.T) {
 		asked := probed(t, k, "successful") - well
 		return fmt.Sprint(asked), asked >= 50
 	})
-	// with what the runtime puts before a line
+	// including the prefix that the runtime adds to each line
 	perSecond := float64(lastLine(t, logs)-before) * 2050 / time.Since(at).Seconds()
 	if n := probed(t, k, "failed") - failed; n > 0 {
 		t.Errorf("the bystander failed %v probes", n)
@@ -131,7 +131,7 @@ func probed(t *testing.T, k *rig.Kubelet, result string) (sum float64) {
 	return sum
 }
 
-// diskUse is what the files of a log take, and how many there are.
+// diskUse is the size of the files of a log, and their number.
 func diskUse(t *testing.T, pattern string) (bytes int64, files int) {
 	t.Helper()
 	list, err := filepath.Glob(filepath.Join(pattern, "*"))
@@ -139,7 +139,7 @@ func diskUse(t *testing.T, pattern string) (bytes int64, files int) {
 		t.Fatal(err)
 	}
 	for _, f := range list {
-		if fi, err := os.Stat(f); err == nil { // else it is gone since
+		if fi, err := os.Stat(f); err == nil { // otherwise it was removed meanwhile
 			bytes += fi.Size()
 			files++
 		}
@@ -147,7 +147,7 @@ func diskUse(t *testing.T, pattern string) (bytes int64, files int) {
 	return bytes, files
 }
 
-// lastLine is the number of a line that was written a moment ago.
+// lastLine is the number of a line that was written just now.
 func lastLine(t *testing.T, pattern string) (n int) {
 	t.Helper()
 	until(t, "a line", func() (string, bool) {

@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// swapPods is how many pods run while the agents are swapped: KEELSON_SWAP_PODS,
-// of which a full node has 110, or enough to have one of every sort.
+// swapPods is how many pods run while the agents are swapped: KEELSON_SWAP_PODS (a full
+// node has 110), or by default enough to have one of every kind.
 func swapPods(t *testing.T) int {
 	t.Helper()
 	text := os.Getenv("KEELSON_SWAP_PODS")
@@ -28,7 +28,7 @@ func swapPods(t *testing.T) int {
 	return n
 }
 
-// fullStatic is the manifest of a static pod that says more than it must.
+// fullStatic is the manifest of a static pod with many optional fields.
 func (s *space) fullStatic(name string) []byte {
 	s.t.Helper()
 	p := s.demo(name, []string{"serve"}, initContainer("one", "echo", "hi"), sidecar("side", "serve", "-port", "8081"),
@@ -41,7 +41,7 @@ func (s *space) fullStatic(name string) []byte {
 	main := &p.Spec.Containers[0]
 	main.Resources.Requests = corev1.ResourceList{"cpu": quantity("0.01"), "memory": quantity("10Mi")}
 	main.LivenessProbe = httpProbe("/healthz")
-	main.LivenessProbe.FailureThreshold = 60 // it may be asked before it listens
+	main.LivenessProbe.FailureThreshold = 60 // it may be probed before it listens
 	main.ReadinessProbe = &corev1.Probe{
 		ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(8080)}},
 	}
@@ -59,7 +59,7 @@ func (s *space) fullStatic(name string) []byte {
 }
 
 // TestSwapWithUpstream replaces the agent by upstream's under running pods, and
-// back: each takes up what the other has left, and no container is restarted.
+// back: each takes over the pods of the other, and no container is restarted.
 func TestSwapWithUpstream(t *testing.T) {
 	n := shared(t)
 	pods := swapPods(t)
@@ -95,7 +95,7 @@ func TestSwapWithUpstream(t *testing.T) {
 	s.create(s.demo("probed", []string{"serve"}, func(p *corev1.Pod) {
 		p.Spec.Containers[0].ReadinessProbe, p.Spec.Containers[0].LivenessProbe = httpProbe("/healthz"),
 			httpProbe("/healthz")
-		p.Spec.Containers[0].LivenessProbe.FailureThreshold = 60 // it may be asked before it listens
+		p.Spec.Containers[0].LivenessProbe.FailureThreshold = 60 // it may be probed before it listens
 	}))
 	// Static pods, none of which has a UID in its manifest.
 	s.manifest("st", s.static("st", "serve"))
@@ -107,7 +107,7 @@ func TestSwapWithUpstream(t *testing.T) {
 	s.create(s.demo("finished", []string{"echo", "done"}, never))
 	s.phase("finished", corev1.PodSucceeded)
 	before := instances(s.allReady(begun))
-	// The agent that runs the node now shows it by starting another pod.
+	// The new agent works once it has started another pod.
 	settled := func(name string) {
 		s.create(s.demo(name, []string{"serve"}))
 		s.ready(name)

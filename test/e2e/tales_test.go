@@ -17,10 +17,10 @@ import (
 	"keelson/test/rig"
 )
 
-// TestStatusesTellWhatUpstreamsDo lets the same pods live on one node under upstream's
-// agent and under ours. Ours says nothing of a pod that upstream's does not say of it at
-// some time, but that its containers have ended before the pod has, and says the same of
-// those that have ended.
+// TestStatusesTellWhatUpstreamsDo runs the same pods on one node under upstream's agent and
+// under ours. Each status of ours is also a status of upstream's agent at some time, except that
+// the containers have ended before the pod has, and the last statuses of ended pods are the
+// same.
 func TestStatusesTellWhatUpstreamsDo(t *testing.T) {
 	n, peer := bothAgents(t)
 	n.Rig = rig.Start(t, rig.Options{
@@ -35,7 +35,7 @@ func TestStatusesTellWhatUpstreamsDo(t *testing.T) {
 	}
 	t.Run("keelson", func(t *testing.T) { ours = n.tales(t) })
 	if t.Failed() {
-		return // what is missing of an unfinished tale says nothing
+		return // the statuses are incomplete
 	}
 	for name, tale := range theirs {
 		reported := func(of []telling) (list []string) {
@@ -58,13 +58,13 @@ func TestStatusesTellWhatUpstreamsDo(t *testing.T) {
 	}
 }
 
-// tales are what is reported of pods, one after another, by their names.
+// tales are the successive statuses of pods, by their names.
 type tales map[string][]telling
 
-// telling is what a status says of a pod, and of its containers.
+// telling is the text of a status: that of the pod, and that of its containers.
 type telling struct{ pod, containers string }
 
-// tales has pods live, and writes down what is reported of them.
+// tales runs the pods and records their statuses.
 func (n *node) tales(t *testing.T) tales {
 	s := n.namespace(t)
 	heard := tales{}
@@ -83,19 +83,19 @@ func (n *node) tales(t *testing.T) tales {
 	s.live()
 	watch.Stop()
 	hearing.Wait()
-	s.kubectlDo("delete", "pods", "--all", "--grace-period=1") // and nothing of them is in the way of others
+	s.kubectlDo("delete", "pods", "--all", "--grace-period=1") // so that the next pods have free resources
 	return heard
 }
 
-// over is reported of a pod whose containers are through and that still takes up the node.
+// over is the status of a pod whose containers have ended and that has not been cleaned up yet.
 const over = "Running , ContainersReady False ContainersNotReady, Initialized True , PodScheduled True , Ready False ContainersNotReady"
 
 // ended are the pods that come to an end.
 var ended = []string{"job", "job-with-sidecar", "never-begins", "over-its-deadline", "elsewhere", "makes-room"}
 
-// live has pods begin, change and end. What of them is to be seen lasts for seconds.
+// live starts, changes and ends pods. Each state to be observed lasts for seconds.
 func (s *space) live() {
-	// As if it had not got SIGTERM, and in its own time.
+	// stays exits with 0 at SIGTERM, lingers five seconds later.
 	const stays, lingers = "trap 'exit 0' TERM; sleep 1000 & wait", "trap 'sleep 5; exit 0' TERM; sleep 1000 & wait"
 	first := func(name, script string) spec {
 		return func(p *corev1.Pod) { p.Spec.InitContainers = append(p.Spec.InitContainers, another(p, name, script)) }
@@ -180,7 +180,7 @@ func another(p *corev1.Pod, name, script string) corev1.Container {
 	return c
 }
 
-// loseSandbox stops the pod's sandbox behind the agent's back.
+// loseSandbox stops the pod's sandbox without the agent.
 func (s *space) loseSandbox(p *corev1.Pod) {
 	s.t.Helper()
 	of := map[string]string{"io.kubernetes.pod.uid": string(p.UID)}
@@ -195,8 +195,8 @@ func (s *space) loseSandbox(p *corev1.Pod) {
 	}
 }
 
-// tell is what a status says. When a sandbox comes and goes is left out: pods of ours are
-// reported when more has come of it.
+// tell is the text of a status. The condition of the sandbox is left out: our agent reports it
+// together with later changes.
 func tell(p *corev1.Pod) telling {
 	var of, containers strings.Builder
 	fmt.Fprintf(&of, "%s %s", p.Status.Phase, p.Status.Reason)

@@ -15,19 +15,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal is a screen and a keyboard with a command at them.
+// terminal is a pseudo terminal in which a command runs.
 type terminal struct {
 	t      *testing.T
 	cmd    *exec.Cmd
 	screen *os.File
-	end    func() error // waits for the command, and until all it wrote is shown
+	end    func() error // waits for the command, and until all its output has been read
 
 	mu    sync.Mutex
 	shown bytes.Buffer
 }
 
-// inTerminal starts a command in a terminal of its own, which controls it: a
-// change of the size is sent to it. It ends with the test.
+// inTerminal starts a command in a terminal of its own, which is its controlling terminal: the
+// command gets a signal when the size changes. It is killed at the end of the test.
 func inTerminal(t *testing.T, cmd *exec.Cmd, rows, columns uint16) *terminal {
 	t.Helper()
 	screen, tty, err := openTerminal()
@@ -96,7 +96,7 @@ func (m *terminal) text() string {
 	return m.shown.String()
 }
 
-// types presses keys.
+// types sends input to the command.
 func (m *terminal) types(keys string) {
 	m.t.Helper()
 	if _, err := io.WriteString(m.screen, keys); err != nil {

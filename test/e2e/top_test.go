@@ -23,21 +23,21 @@ import (
 )
 
 // meter answers metrics.k8s.io for the cluster, as metrics-server does: CPU as the
-// rate between two scrapes of the node, memory as the newer one says. It reaches the
-// node through the API server.
+// rate between two scrapes of the node, memory from the newer one. It reaches the node
+// through the API server.
 type meter struct {
 	*space
 	before, after map[string]*dto.MetricFamily
 }
 
-// usage is what the API says of a node, or of a container.
+// usage is the usage of a node or of a container in the API.
 type usage struct {
 	Metadata  metav1.ObjectMeta   `json:"metadata,omitzero"`
 	Name      string              `json:"name,omitempty"`
 	Timestamp metav1.Time         `json:"timestamp,omitzero"`
 	Window    string              `json:"window,omitempty"`
 	Usage     corev1.ResourceList `json:"usage,omitempty"`
-	// Containers are a pod's.
+	// Containers are the containers of a pod.
 	Containers []usage `json:"containers,omitempty"`
 }
 
@@ -45,7 +45,7 @@ const meterKinds = `{"kind": "APIResourceList", "apiVersion": "v1", "groupVersio
 	{"name": "nodes", "singularName": "", "namespaced": false, "kind": "NodeMetrics", "verbs": ["get", "list"]},
 	{"name": "pods", "singularName": "", "namespaced": true, "kind": "PodMetrics", "verbs": ["get", "list"]}]}`
 
-// meterService leads to the meter. A service that is a name needs no proxy on the node.
+// meterService is the service of the meter. A service of type ExternalName needs no kube-proxy on the node.
 const meterService = `{"kind": "List", "apiVersion": "v1", "items": [
 	{"kind": "Service", "apiVersion": "v1", "metadata": {"name": "meter"}, "spec": {"type": "ExternalName", "externalName": %q}},
 	{"kind": "APIService", "apiVersion": "apiregistration.k8s.io/v1", "metadata": {"name": "v1beta1.metrics.k8s.io"}, "spec": {
@@ -62,7 +62,7 @@ func (m *meter) scrape(ctx context.Context) map[string]*dto.MetricFamily {
 	return scrape.Families(m.t, string(text))
 }
 
-// of is what the series with these labels say was used.
+// of is the usage by the series with these labels.
 func (m *meter) of(cpu, memory string, labels ...string) (usage, error) {
 	first, a, ok := scrape.Value(m.before[cpu], labels...)
 	last, b, ok2 := scrape.Value(m.after[cpu], labels...)
@@ -130,7 +130,7 @@ func (m *meter) serve(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case root:
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write([]byte(meterKinds)) // who asked may have left
+		_, _ = w.Write([]byte(meterKinds)) // the client may have gone
 		return
 	case root + "/nodes":
 		items, err = m.nodes()
@@ -154,7 +154,7 @@ func (m *meter) serve(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// TestKubectlTop shows what pods and node use, from the node's own figures.
+// TestKubectlTop checks the usage of pods and node, which comes from the node's own metrics.
 func TestKubectlTop(t *testing.T) {
 	t.Parallel()
 	s := shared(t).namespace(t)
@@ -182,7 +182,7 @@ func TestKubectlTop(t *testing.T) {
 			m.before, spun = now, spent
 		case spent-spun >= 1: // a second of CPU later
 			m.after = now
-			_, err := m.nodes() // a client that measures now and then has measured the node again
+			_, err := m.nodes() // fails until the agent has measured the node again
 			return fmt.Sprint(err), err == nil
 		}
 		return logged, false
@@ -202,7 +202,7 @@ func TestKubectlTop(t *testing.T) {
 	if out, err := apply.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	// Before the server goes: a listing of all groups would miss it.
+	// Before the server ends: a discovery of all API groups would fail without it.
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
@@ -258,7 +258,7 @@ func TestKubectlTop(t *testing.T) {
 	if mib := amount("node", "memory", 1); mib != int64(node)>>20 {
 		t.Errorf("kubectl top node shows %s, want %d MiB", out, int64(node)>>20)
 	}
-	// The two were read at times of their own.
+	// The two were read at different times.
 	if m := amount("node", "CPU", 0); m < busy/2 {
 		t.Errorf("kubectl top node shows less than one of its containers uses: %s, %d m", out, busy)
 	}

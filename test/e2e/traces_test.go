@@ -25,8 +25,8 @@ import (
 	"keelson/test/rig"
 )
 
-// traces are what there is of each pod on the node, by what kind: every place
-// where a pod leaves something. The UID "?" stands for what names no pod.
+// traces are the counts of everything that a pod can leave on the node, by UID and kind. The
+// UID "?" stands for things that belong to no pod.
 type traces map[types.UID]map[string]int
 
 func (t traces) add(uid types.UID, kind string) {
@@ -36,7 +36,7 @@ func (t traces) add(uid types.UID, kind string) {
 	t[uid][kind]++
 }
 
-// lines tells the traces of a pod.
+// lines formats the traces of a pod.
 func lines(kinds map[string]int) string {
 	var b strings.Builder
 	for _, k := range slices.Sorted(maps.Keys(kinds)) {
@@ -47,7 +47,7 @@ func lines(kinds map[string]int) string {
 
 var podUID = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-f]{32}`)
 
-// traces looks at the runtime, the file system, cgroups, mounts and network.
+// traces reads the runtime, the file system, cgroups, mounts and network.
 func (n *node) traces(ctx context.Context) (traces, error) {
 	all := traces{}
 	sandboxes, err := n.Runtime.CRI.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
@@ -149,8 +149,8 @@ func (n *node) cgroups(all traces) error {
 	return nil
 }
 
-// addresses adds the pods' addresses: the address plug-in keeps a file for each
-// that names the sandbox.
+// addresses adds the pods' addresses: the IPAM plugin keeps a file for each with the
+// ID of the sandbox.
 func (n *node) addresses(all traces, owner map[string]types.UID) {
 	files, _ := filepath.Glob(filepath.Join(n.Dir, "ipam", "*", "10.*"))
 	for _, f := range files {
@@ -166,7 +166,7 @@ func (n *node) addresses(all traces, owner map[string]types.UID) {
 	}
 }
 
-// running is what a pod that runs has on the node.
+// running are the expected traces of a running pod.
 func running(p *corev1.Pod) map[string]int {
 	want := map[string]int{"sandbox": 1, "directory": 1, "logs": 1, "cgroup": 1}
 	if !p.Spec.HostNetwork {
@@ -184,8 +184,8 @@ func running(p *corev1.Pod) map[string]int {
 	return want
 }
 
-// forgive takes out the instance before of each container, which stays for its
-// log: a crash may have cut its start short.
+// forgive removes the previous instance of each container from the traces. It is kept for its
+// log; it exists if a crash interrupted its start.
 func forgive(p *corev1.Pod, have map[string]int) {
 	for i := range p.Spec.Containers {
 		if dead := "dead container " + p.Spec.Containers[i].Name; have[dead] == 1 {
@@ -195,8 +195,8 @@ func forgive(p *corev1.Pod, have map[string]int) {
 	}
 }
 
-// onlyLive waits until the node holds exactly the pods that the API server has
-// there, each of them running.
+// onlyLive waits until the node has exactly the traces of its pods at the API server, all of
+// them running.
 func (n *node) onlyLive(t *testing.T) {
 	t.Helper()
 	until(t, "the node to hold its live pods and nothing else", func() (string, bool) {
@@ -248,9 +248,9 @@ func (n *node) nothing(t *testing.T) {
 	})
 }
 
-// machineHas says what of a node that was removed is left on the machine.
-// Taking it away ended with its folder: one that is there now is the next rig's,
-// which has the same number and is no business of ours.
+// machineHas returns an error if something of a removed node is left on the machine.
+// The directory of the node was removed last: if it exists now, it belongs to the next
+// rig, which has the same number, and nothing is checked.
 func machineHas(dir, name string) error {
 	var left []string
 	if _, err := os.Stat(dir); err == nil {

@@ -27,8 +27,8 @@ import (
 	"keelson/test/rig"
 )
 
-// TestTrust has a pod shown a trust bundle and a certificate of a signer, with an
-// API server that checks what a node may ask for and what a signer may answer.
+// TestTrust mounts a ClusterTrustBundle and a certificate of a signer in a pod, with an
+// API server that authorizes the requests of the node and of the signer.
 func TestTrust(t *testing.T) {
 	r := rig.Start(t, rig.Options{})
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)

@@ -18,9 +18,9 @@ import (
 // ownUsers gives the pod users that do not exist on the node.
 func ownUsers(p *corev1.Pod) { p.Spec.HostUsers = ptr(false) }
 
-// TestUserNamespaces runs pods whose root is not the node's: each has a range of
-// its own, which is recorded in the pod's directory, and sees its volumes as its
-// own.
+// TestUserNamespaces runs pods with user namespaces: each has its own range of IDs, which is
+// recorded in the pod's directory, and is the owner of its volumes inside the
+// namespace.
 func TestUserNamespaces(t *testing.T) {
 	t.Parallel()
 	s := shared(t).namespace(t)

@@ -27,7 +27,7 @@ import (
 
 const summaryPath = "/stats/summary"
 
-// steadyPods are pods that go on as they are, whichever agent runs them.
+// steadyPods creates pods that do not change while the agents are swapped.
 func (n *node) steadyPods(t *testing.T) *space {
 	t.Helper()
 	s := n.namespace(t)
@@ -60,13 +60,13 @@ func (n *node) steadyPods(t *testing.T) *space {
 	return s
 }
 
-// shots are what the agent that runs now says of the node. They are taken once it has measured everything: the same
-// series are there twice in a row.
+// shots are the values of all endpoints of the running agent. They are taken once it has measured everything: two
+// successive reads have the same series.
 func (s *space) shots() map[string]values.Shot {
 	s.t.Helper()
 	take := func() map[string]values.Shot {
 		all := map[string]values.Shot{}
-		// first: here volumes are measured while there are requests
+		// first, because this agent measures volumes only while there are requests
 		text, err := s.Kubelet.Get(s.t.Context(), summaryPath)
 		if err != nil {
 			s.t.Fatal(err)
@@ -94,7 +94,7 @@ func (s *space) shots() map[string]values.Shot {
 		})
 	})
 	last := take()
-	for range 12 { // what is measured now and then is measured within a minute
+	for range 12 { // periodic measurements are made within a minute
 		select {
 		case <-s.t.Context().Done():
 			s.t.Fatal(s.t.Context().Err())
@@ -135,9 +135,9 @@ func places(t *testing.T) map[string]bool {
 	return out
 }
 
-// TestMetricValuesAreUpstreams has upstream's agent, this one, and upstream's once more run the same pods on one
-// node, and compares every series of all endpoints with its labels and value. What differs is listed, with the reason,
-// in docs/parity/metrics-differences.md.
+// TestMetricValuesAreUpstreams runs the same pods on one node under upstream's agent, this one, and upstream's again,
+// and compares every series of all endpoints with its labels and value. Differences are listed, with the reason, in
+// docs/parity/metrics-differences.md.
 func TestMetricValuesAreUpstreams(t *testing.T) {
 	if os.Getenv("DIFFER") != "values" {
 		need.Skip(t, "runs by make differ-values only")
@@ -163,7 +163,7 @@ func TestMetricValuesAreUpstreams(t *testing.T) {
 	n.reconfigure(t, func(c *kubeletconfig.KubeletConfiguration) {
 		c.VolumeStatsAggPeriod = metav1.Duration{Duration: time.Second}
 	})
-	// Upstream's agent looks for the names of containers where the machine's containerd would be.
+	// By default upstream's agent reads the names of containers from the machine's containerd.
 	n.Kubelet.SetFlags("--containerd=" + strings.TrimPrefix(n.Runtime.Endpoint(), "unix://"))
 	t.Cleanup(func() { n.Kubelet.SetFlags() })
 	var turns []map[string]values.Shot
@@ -205,7 +205,7 @@ func TestMetricValuesAreUpstreams(t *testing.T) {
 	}
 }
 
-// listedByName reports whether the whole metric is one of those that only one of the agents has.
+// listedByName reports whether the metric is listed as one that only one of the agents has.
 func listedByName(t *testing.T, names []difference, f values.Finding) bool {
 	t.Helper()
 	name, _, _ := strings.Cut(f.Series, "{")

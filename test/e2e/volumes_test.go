@@ -49,7 +49,7 @@ func (s *space) secret(name string, data map[string]string) {
 	}
 }
 
-// listing is what the demo's ls says, by file: mode and owner.
+// listing parses the output of the demo's ls: mode and owner by file.
 func listing(out string) map[string]string {
 	files := map[string]string{}
 	for _, line := range strings.Split(strings.TrimSpace(out), "\n") {
@@ -60,7 +60,7 @@ func listing(out string) map[string]string {
 	return files
 }
 
-// TestVolumes looks at every built-in kind from inside the container.
+// TestVolumes checks volumes of every built-in kind inside the container.
 func TestVolumes(t *testing.T) {
 	t.Parallel()
 	parity.ProvesPart(t, 3, "VOL-33")
@@ -156,7 +156,7 @@ func TestVolumes(t *testing.T) {
 }
 
 // TestNestedMounts mounts a volume below one of each kind that containers cannot write
-// to: the runtime finds a mount point there.
+// to: the agent creates the mount point for the runtime.
 func TestNestedMounts(t *testing.T) {
 	t.Parallel()
 	s := shared(t).namespace(t)
@@ -243,8 +243,8 @@ func TestVolumeOwnership(t *testing.T) {
 	})
 }
 
-// TestConfigMapUpdate sees a change of the object in the running container, and
-// a missing object holds the container back until it is there.
+// TestConfigMapUpdate checks that a change of the object is seen in the running container, and
+// that a container with a missing object waits until the object exists.
 func TestConfigMapUpdate(t *testing.T) {
 	t.Parallel()
 	s := shared(t).namespace(t)
@@ -283,7 +283,7 @@ func TestConfigMapUpdate(t *testing.T) {
 	}
 }
 
-// TestTokenServes uses the mounted token at the API server.
+// TestTokenServes authenticates at the API server with the mounted token.
 func TestTokenServes(t *testing.T) {
 	t.Parallel()
 	s := shared(t).namespace(t)

@@ -23,7 +23,7 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// deployment creates a deployment of the pod's kind and waits until it is whole.
+// deployment creates a deployment with the pod as its template and waits until all replicas are Ready.
 func (s *space) deployment(name string, replicas int32, like *corev1.Pod) {
 	s.t.Helper()
 	labels := map[string]string{"app": name}
@@ -85,7 +85,7 @@ func TestDeployment(t *testing.T) {
 	if out := s.kubectlDo("get", "node", s.Kubelet.Node); !strings.Contains(out, " Ready ") {
 		t.Errorf("kubectl get node says:\n%s", out)
 	}
-	// One that is deleted is replaced; its log and its end are seen.
+	// A pod that is deleted has a Killing event and is replaced.
 	victim := s.pods()[0]
 	s.kubectlDo("delete", "pod", victim.Name)
 	s.event(victim.Name, "Killing", "Stopping container main")
@@ -154,8 +154,8 @@ func TestLogs(t *testing.T) {
 	}
 }
 
-// TestFollowLog reads a log that is being written, and ends with the container. That a
-// line comes as it is written is seen in TestKubectlFollowsLogs.
+// TestFollowLog follows a log that is being written until the container ends. TestKubectlFollowsLogs
+// checks that each line arrives when it is written.
 func TestFollowLog(t *testing.T) {
 	t.Parallel()
 	s := shared(t).namespace(t)
@@ -195,7 +195,7 @@ func TestPreviousLog(t *testing.T) {
 	least := container(s.pod("again", "restarted", restarted), "main").RestartCount
 	got := s.kubectlDo("logs", "again", "-p")
 	most := container(s.pod("again", "restarted", restarted), "main").RestartCount
-	// The last one of those that were restarted, or the one after it, once that has ended.
+	// The log of the last instance that was restarted, or of the one after it, if that has ended.
 	if n, err := strconv.Atoi(strings.TrimSuffix(got, "\n")); err != nil || n < int(least) || n > int(most)+1 {
 		t.Errorf("log of the instance before, of %d to %d restarts: %q", least, most, got)
 	}
@@ -226,7 +226,7 @@ func TestExec(t *testing.T) {
 	if got := s.kubectlDo("exec", "box", "--", "/demo", "echo", "hello", "there"); got != "hello there\n" {
 		t.Errorf("exec says %q", got)
 	}
-	// Standard error and the exit code come back apart.
+	// Standard error and the exit code come back separately.
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	cmd := s.kubectlCommand(ctx, s.ns, "exec", "box", "--", "/demo", "exit", "7")
@@ -251,7 +251,7 @@ func TestExec(t *testing.T) {
 		!strings.Contains(got, "open /none: no such file or directory\r\n") {
 		t.Errorf("with a terminal: %v, %q", err, got)
 	}
-	// Input is passed on and its end is seen.
+	// Input is forwarded, and so is its end.
 	cmd = s.kubectlCommand(ctx, s.ns, "exec", "-i", "box", "--", "/demo", "cat", "/dev/stdin")
 	cmd.Stdin = strings.NewReader("through the pipe")
 	if out, err := cmd.CombinedOutput(); err != nil || string(out) != "through the pipe" {
@@ -259,7 +259,7 @@ func TestExec(t *testing.T) {
 	}
 }
 
-// TestPortForward reaches a port of the pod through API server and agent.
+// TestPortForward connects to a port of the pod through API server and agent.
 func TestPortForward(t *testing.T) {
 	t.Parallel()
 	s := shared(t).namespace(t)
@@ -277,7 +277,7 @@ func TestPortForward(t *testing.T) {
 	}
 	defer func() {
 		cancel()
-		_ = cmd.Wait() // it is killed
+		_ = cmd.Wait() // the error is that it was killed
 	}()
 	lines := bufio.NewScanner(out)
 	if !lines.Scan() {
@@ -304,11 +304,11 @@ func (s *space) deafened(name string) {
 	})
 }
 
-// TestDelete ends a pod that listens at once, and one that does not by force.
+// TestDelete: a pod that handles SIGTERM ends at once, and one that ignores it is killed.
 func TestDelete(t *testing.T) {
 	t.Parallel()
 	s := shared(t).namespace(t)
-	const long = int64(4 * patience / time.Second) // no test waits for all of it
+	const long = int64(4 * patience / time.Second) // no test waits this long
 	s.create(s.demo("polite", []string{"sleep"},
 		func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = ptr(long) }))
 	s.create(s.demo("deaf", []string{"deaf"},
@@ -327,7 +327,7 @@ func TestDelete(t *testing.T) {
 	if took := time.Since(start); took < 3*time.Second {
 		t.Errorf("a pod was killed after %s of its 3 s of grace", took)
 	}
-	// A second, shorter deletion counts.
+	// A second deletion with a shorter grace period takes effect.
 	s.delete("hurry", 1)
 	s.gone("hurry")
 }

@@ -1,12 +1,11 @@
-// Package guest holds tests of the whole agent on a machine whose control
-// groups are those of version 2 and nothing else: a User-Mode Linux guest
-// (package uml), with the built containerd, crun, and a small API server in the
-// test's own process.
+// Package guest holds tests of the whole agent on a machine that has only
+// cgroups of version 2: a User-Mode Linux guest (tools/uml), with the built
+// containerd, crun, and a fake API server in the test's own process.
 //
-// The tests carry the build tag guest; `make guest` runs them. They run one
-// after another, each with an agent of its own configuration on the one runtime.
-// Where the machine is not the guest they skip.
+// The tests have the build tag guest; `make guest` runs them. They run one
+// after another on one runtime, each with an agent of its own configuration.
+// On a machine that is not the guest they skip.
 //
-// What the guest does not have is not tested here: cpuset and huge pages,
-// pressure figures, more than one CPU.
+// Features that the guest lacks are not tested here: cpuset and huge pages,
+// pressure figures (PSI), more than one CPU.
 package guest

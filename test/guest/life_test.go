@@ -15,9 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestAnAgentThatIsKilled kills the agent, deletes one pod behind its back and
-// leaves a cgroup of no pod. The next agent removes these two and touches nothing
-// else.
+// TestAnAgentThatIsKilled kills the agent. While no agent runs, one pod is deleted, and an orphaned cgroup is made. The
+// next agent removes these two and changes nothing else.
 func TestAnAgentThatIsKilled(t *testing.T) {
 	a := agentWith(t, "", nil)
 	specs := map[string]spec{
@@ -54,14 +53,14 @@ func TestAnAgentThatIsKilled(t *testing.T) {
 			return fmt.Sprint(err), os.IsNotExist(err)
 		})
 	}
-	a.run("late", []string{"sleep"}) // what comes now is shown, so the others were looked at
+	a.run("late", []string{"sleep"}) // if this pod becomes ready, the others have been synced
 	a.ready("late")
 	after := a.tree()
 	for _, tree := range []map[string]string{was, after} {
 		maps.DeleteFunc(tree, func(path, _ string) bool {
 			return strings.Contains(path, "/podlate/") || strings.Contains(path, string(leaving.UID)) ||
 				strings.Contains(path, filepath.Base(stray)) ||
-				path == "/kubepods/burstable/cpu.weight" // what leaving asked for is taken off
+				path == "/kubepods/burstable/cpu.weight" // reduced by the request of the pod leaving
 		})
 	}
 	if !maps.Equal(was, after) {

@@ -20,8 +20,8 @@ import (
 
 func never(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyNever }
 
-// TestContainerOutOfMemory has the kernel end a container that takes more than it
-// may, all of its processes or only the one, as the configuration says.
+// TestContainerOutOfMemory: the kernel kills a container that exceeds its memory limit. By configuration it kills all
+// its processes or only one.
 func TestContainerOutOfMemory(t *testing.T) {
 	parity.Proves(t, "EVIC-31", "LIFE-132")
 	for _, single := range []*bool{nil, ptr(true)} {
@@ -57,8 +57,8 @@ const eatEnv = "KEELSON_EAT"
 
 var eaten [][]byte
 
-// eat takes memory until there is none: this process becomes one of the system's, in
-// the root cgroup, and the kernel's first choice.
+// eat allocates memory until none is left. It first moves this process to the root cgroup, as a process of the system,
+// and makes it the first choice of the OOM killer.
 func eat() error {
 	if err := os.WriteFile(filepath.Join(top, "cgroup.procs"), []byte("0"), 0); err != nil {
 		return err
@@ -71,12 +71,11 @@ func eat() error {
 	}
 }
 
-// TestSystemOutOfMemory has the whole machine run out of memory, and one of its own
-// processes be killed for it.
+// TestSystemOutOfMemory: the whole machine runs out of memory, and the kernel kills a process of the system.
 func TestSystemOutOfMemory(t *testing.T) {
 	parity.Proves(t, "EVIC-30")
 	a := agentWith(t, "", nil)
-	// A process of the system's: in the root cgroup, and the kernel's first choice.
+	// A process of the system: it runs in the root cgroup and is the first choice of the OOM killer.
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	victim := exec.CommandContext(ctx, "/proc/self/exe")
@@ -94,8 +93,8 @@ func TestSystemOutOfMemory(t *testing.T) {
 	}
 }
 
-// TestMemoryPressure has pods come near to what all of them may use: the one that
-// takes most over its request goes, the node says so, and stops saying so.
+// TestMemoryPressure: pods use almost all the memory that is allocatable. The pod that exceeds its request most is
+// evicted. The node has the MemoryPressure condition, and later loses it.
 func TestMemoryPressure(t *testing.T) {
 	parity.Proves(t, "EVIC-05")
 	a := agentWith(t, "", func(c *config) {
@@ -107,7 +106,7 @@ func TestMemoryPressure(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.SystemReserved = map[string]string{"memory": fmt.Sprint(kib<<10 - 700<<20)} // 700 MiB for pods
+		c.SystemReserved = map[string]string{"memory": fmt.Sprint(kib<<10 - 700<<20)} // leaves 700 MiB for pods
 		c.EvictionHard["memory.available"] = "200Mi"
 		c.EvictionPressureTransitionPeriod.Duration = 1
 	})

@@ -28,7 +28,7 @@ import (
 
 const top = "/sys/fs/cgroup"
 
-// machine is what all tests share: a runtime, and an API server.
+// machine is shared by all tests: a runtime and an API server.
 type machine struct {
 	*rig.Rig
 	server *fakeapi.Server
@@ -49,7 +49,7 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
-	// Controllers at the root: no machine but the guest has all of its own there.
+	// Only on the guest does the root cgroup of version 2 have all controllers.
 	if have, err := os.ReadFile(filepath.Join(top, "cgroup.controllers")); err != nil ||
 		!strings.Contains(string(have), "memory") {
 		fmt.Println("the control groups here are not those of version 2: run `make guest`")
@@ -65,7 +65,7 @@ func run(m *testing.M) int {
 	return code | end()
 }
 
-// start starts the runtime and the API server, and returns what ends them.
+// start starts the runtime and the API server, and returns the function that ends them.
 func start() (end func() int, err error) {
 	ctx := context.Background()
 	end = func() int { return 0 }
@@ -114,8 +114,7 @@ type agent struct {
 	t *testing.T
 }
 
-// agentWith starts an agent for a test. When the test ends its pods go, then the
-// agent.
+// agentWith starts an agent for a test. When the test ends, its pods are deleted and then the agent is stopped.
 func agentWith(t *testing.T, binary string, edit func(*config), flags ...string) *agent {
 	t.Helper()
 	if binary == "" {
@@ -146,14 +145,14 @@ func agentWith(t *testing.T, binary string, edit func(*config), flags ...string)
 	return a
 }
 
-// end takes the pods away and ends the agent.
+// end deletes the pods and stops the agent.
 func (a *agent) end() {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	if a.t.Failed() {
 		a.ShowLogs(a.t)
 	}
-	// Its node goes with it: the next agent's is not to be taken for it.
+	// The node is deleted too, so that it is not mistaken for the node of the next agent.
 	defer func() {
 		a.Stop()
 		if err := a.api.CoreV1().Nodes().Delete(ctx, a.Node, metav1.DeleteOptions{}); err != nil {
@@ -176,7 +175,7 @@ func (a *agent) end() {
 	}
 }
 
-// until waits until it is so.
+// until waits until so returns true.
 func (a *agent) until(what string, so func() (string, bool)) {
 	a.t.Helper()
 	await.Within(a.t, patience, 100*time.Millisecond, what, so)
@@ -184,7 +183,7 @@ func (a *agent) until(what string, so func() (string, bool)) {
 
 const patience = 90 * time.Second
 
-// node waits until the node is as wanted.
+// node waits until wanted returns true for the node.
 func (a *agent) node(what string, wanted func(*corev1.Node) bool) *corev1.Node {
 	a.t.Helper()
 	var n *corev1.Node
@@ -195,7 +194,7 @@ func (a *agent) node(what string, wanted func(*corev1.Node) bool) *corev1.Node {
 	return n
 }
 
-// pod waits until a pod is as wanted.
+// pod waits until wanted returns true for a pod.
 func (a *agent) pod(name, what string, wanted func(*corev1.Pod) bool) *corev1.Pod {
 	a.t.Helper()
 	ctx, cancel := context.WithTimeout(a.t.Context(), patience)
@@ -212,7 +211,7 @@ func (a *agent) ready(name string) *corev1.Pod {
 	return a.pod(name, "ready", rig.PodReady)
 }
 
-// events lists all events there are.
+// events lists all events.
 func (a *agent) events() []corev1.Event {
 	a.t.Helper()
 	list, err := a.api.CoreV1().Events("").List(a.t.Context(), metav1.ListOptions{})
@@ -222,8 +221,7 @@ func (a *agent) events() []corev1.Event {
 	return list.Items
 }
 
-// event waits for an event of that reason, of this agent's time, whose message
-// contains the words.
+// event waits for an event of that reason whose message contains the words.
 func (a *agent) event(reason, words string) corev1.Event {
 	a.t.Helper()
 	var found corev1.Event

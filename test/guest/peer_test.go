@@ -20,8 +20,7 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// assortment creates pods of every sort that control groups know, and waits until
-// they run.
+// assortment creates pods of every kind that differs in its cgroups, and waits until they run.
 func (a *agent) assortment() {
 	a.t.Helper()
 	pods := map[string][]spec{
@@ -60,8 +59,8 @@ func (a *agent) assortment() {
 	}
 }
 
-// tree reads every file below the agent's root cgroup that can be written and read:
-// what an administrator may have set. Pods and containers go by their names.
+// tree reads every file below the agent's root cgroup that can be written and read, which are the settings. In the
+// paths, the IDs of pods and containers are replaced by their names.
 func (a *agent) tree() map[string]string {
 	a.t.Helper()
 	var names []string
@@ -118,8 +117,8 @@ func (a *agent) tree() map[string]string {
 	return out
 }
 
-// withClock adds to /proc/cpuinfo the clock that User-Mode Linux does not tell of
-// and without which upstream's agent does not start.
+// withClock adds the clock frequency to /proc/cpuinfo. User-Mode Linux does not report it, and upstream's agent does
+// not start without it.
 func withClock(t *testing.T) {
 	t.Helper()
 	text, err := os.ReadFile("/proc/cpuinfo")
@@ -141,8 +140,7 @@ func withClock(t *testing.T) {
 	})
 }
 
-// TestTreeIsUpstreams has upstream's agent and ours run the same pods, and compares
-// every value that the kernel was given.
+// TestTreeIsUpstreams runs the same pods with upstream's agent and with ours, and compares every cgroup setting.
 func TestTreeIsUpstreams(t *testing.T) {
 	parity.Proves(t, "RES-01")
 	peer, err := shared.parts.Path(t.Context(), "kubelet")

@@ -22,7 +22,7 @@ type (
 
 func ptr[T any](v T) *T { return &v }
 
-// list is a list of resources: "cpu", "100m", "memory", "64Mi".
+// list returns a list of resources from pairs: "cpu", "100m", "memory", "64Mi".
 func list(pairs ...string) corev1.ResourceList {
 	out := corev1.ResourceList{}
 	for i := 0; i < len(pairs); i += 2 {
@@ -31,7 +31,7 @@ func list(pairs ...string) corev1.ResourceList {
 	return out
 }
 
-// demo is a container of the demo image.
+// demo returns a container of the demo image.
 func demo(name string, args ...string) corev1.Container {
 	return corev1.Container{Name: name, Image: images.Demo, Args: args}
 }
@@ -44,7 +44,7 @@ func limits(pairs ...string) spec {
 	return func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Limits = list(pairs...) }
 }
 
-// run creates a pod whose container main does what args say.
+// run creates a pod whose container main runs the demo image with args.
 func (a *agent) run(name string, args []string, specs ...spec) {
 	a.t.Helper()
 	p := &corev1.Pod{
@@ -58,7 +58,7 @@ func (a *agent) run(name string, args []string, specs ...spec) {
 	for _, s := range specs {
 		s(p)
 	}
-	// What the API server's admission would fill in.
+	// Defaults that a real API server would set.
 	for _, cs := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
 		for i := range cs {
 			for name, q := range cs[i].Resources.Limits {
@@ -87,7 +87,7 @@ func container(p *corev1.Pod, name string) *corev1.ContainerStatus {
 	return &corev1.ContainerStatus{}
 }
 
-// home is the folder of a pod's cgroup, by its class.
+// home returns the folder of a pod's cgroup, which depends on its QoS class.
 func (a *agent) home(p *corev1.Pod) string {
 	class := map[corev1.PodQOSClass]string{
 		corev1.PodQOSBurstable:  "burstable",
@@ -96,13 +96,13 @@ func (a *agent) home(p *corev1.Pod) string {
 	return filepath.Join(top, a.Name, "kubepods", class, "pod"+string(p.UID))
 }
 
-// room is the folder of a container's cgroup.
+// room returns the folder of a container's cgroup.
 func (a *agent) room(p *corev1.Pod, name string) string {
 	_, id, _ := strings.Cut(container(p, name).ContainerID, "://")
 	return filepath.Join(a.home(p), id)
 }
 
-// has compares files of a cgroup with what they should say.
+// has compares files of a cgroup with their expected contents.
 func (a *agent) has(dir string, want map[string]string) {
 	a.t.Helper()
 	for file, w := range want {

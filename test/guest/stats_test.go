@@ -15,7 +15,7 @@ import (
 	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 )
 
-// used is what the kernel counts of one cgroup.
+// used has the kernel's usage figures of one cgroup.
 type used struct{ cpu, current, anon, inactive, swap, pids uint64 }
 
 func (a *agent) used(dir string) used {
@@ -46,8 +46,7 @@ func (a *agent) used(dir string) used {
 	}
 }
 
-// near tells whether a figure is what the kernel counted before or after, or
-// between, or within a mebibyte of it.
+// near fails the test unless a figure is between the kernel's figures before and after, or within a mebibyte of them.
 func (a *agent) near(what string, got *uint64, before, after uint64) {
 	a.t.Helper()
 	if got == nil {
@@ -60,8 +59,8 @@ func (a *agent) near(what string, got *uint64, before, after uint64) {
 	}
 }
 
-// TestUsage compares what the agent tells of a pod that holds memory, and of all
-// pods, with what the kernel counts.
+// TestUsage compares the usage that the agent reports for a pod that holds memory, and for all pods, with the kernel's
+// figures.
 func TestUsage(t *testing.T) {
 	a := agentWith(t, "", nil)
 	a.run("hog", []string{"hog", "60"}, requests("memory", "100Mi"), limits("memory", "200Mi"), func(p *corev1.Pod) {
@@ -156,7 +155,7 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// value is that of the only line which begins so and contains the words.
+// value returns the value of the only line that starts with begin and contains the words.
 func value(t *testing.T, body, begin string, words ...string) uint64 {
 	t.Helper()
 	var out []uint64

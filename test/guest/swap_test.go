@@ -16,10 +16,10 @@ import (
 
 const swapBytes = 64 << 20
 
-// withSwap gives the machine swap for the length of a test.
+// withSwap enables swap on the machine for the duration of a test.
 func withSwap(t *testing.T) {
 	t.Helper()
-	// On the disk: swap cannot lie on the root's overlay.
+	// The file is on the disk, because a swap file cannot be on an overlay file system, such as the root.
 	file := filepath.Join(shared.Dir, "swap")
 	if err := os.WriteFile(file, make([]byte, swapBytes+4096), 0o600); err != nil {
 		t.Fatal(err)
@@ -39,8 +39,7 @@ func withSwap(t *testing.T) {
 	})
 }
 
-// TestSwap reads how much each sort of container may swap, where the node lets
-// pods swap and where it does not.
+// TestSwap reads the swap limit of each kind of container for each swap behavior of the node.
 func TestSwap(t *testing.T) {
 	parity.Proves(t, "LIFE-131")
 	withSwap(t)

@@ -14,8 +14,7 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// TestTree reads what the kernel was given for all pods, of each class, of pods and
-// of their containers.
+// TestTree reads the cgroup settings of all pods together, of each QoS class, of pods and of their containers.
 func TestTree(t *testing.T) {
 	parity.Proves(t, "RES-01")
 	a := agentWith(t, "", func(c *config) {
@@ -82,5 +81,5 @@ func TestTree(t *testing.T) {
 	}
 }
 
-// weight is the straight line from shares to weights.
+// weight converts shares to a weight by linear interpolation.
 func weight(shares int64) int64 { return 1 + (shares-2)*9999/262142 }

@@ -4,5 +4,5 @@
 // containerd imports.
 //
 // The same files give the same digest: owners and modes are kept, times are
-// not.
+// omitted.
 package images

@@ -18,14 +18,14 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// Image says what goes into one image.
+// Image describes one image.
 type Image struct {
 	Names  []string // each with a tag
 	Root   string   // the folder whose content is the only layer
 	Config v1.Config
 }
 
-// path is what an image without a PATH of its own gets.
+// path is the PATH of an image that sets none.
 const path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // Archive writes the images as one docker-archive.
@@ -52,7 +52,7 @@ func Archive(file string, images ...Image) error {
 	return os.Rename(tmp, file)
 }
 
-// Build makes the image in memory; its layer is read from Root when asked for.
+// Build makes the image in memory. Its layer is read from Root when it is needed.
 func (im Image) Build() (v1.Image, error) {
 	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
 		r, w := io.Pipe()
@@ -79,8 +79,7 @@ func (im Image) Build() (v1.Image, error) {
 	return mutate.ConfigFile(img, file)
 }
 
-// pack writes a folder's content as a tar stream that depends on names, owners,
-// modes and bytes only.
+// pack writes a folder's content as a tar stream that depends only on names, owners, modes and bytes.
 func pack(w io.Writer, root string) error {
 	t := tar.NewWriter(w)
 	seen := map[uint64]string{} // inode → first name, for hard links

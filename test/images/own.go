@@ -11,15 +11,15 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// arch is the architecture images are made for: this machine's.
+// arch is the architecture of the images: this machine's.
 const arch = runtime.GOARCH
 
-// OwnEnv names an archive that Own made before, where nothing can be compiled.
+// OwnEnv is an environment variable with the path of an archive that Own made before. It is for machines that cannot
+// compile.
 const OwnEnv = "KEELSON_OWN_IMAGES"
 
-// Own compiles the project's own programs and writes their images as one
-// archive into dir, which it returns the path of. checkout is the folder of
-// the project's go.mod.
+// Own compiles the project's own programs, writes their images as one archive into dir, and returns the archive's path.
+// checkout is the folder of the project's go.mod.
 func Own(ctx context.Context, checkout, dir string) (string, error) {
 	if made := os.Getenv(OwnEnv); made != "" {
 		return made, nil

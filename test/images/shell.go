@@ -11,9 +11,9 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// ShellArchive writes images of a shell and the usual small programs, all of
-// them one static busybox, into dir and returns the archive's path. Each name
-// gets an image of its own, with the name as a label; no names stand for Shell.
+// ShellArchive writes images with a shell and the usual small programs into dir and returns the archive's path. One
+// static busybox provides all these programs. Each name gets an image of its own, with the name as a label. Without
+// names it writes the image Shell.
 func ShellArchive(ctx context.Context, busybox, dir string, names ...string) (string, error) {
 	if len(names) == 0 {
 		names = []string{Shell}

@@ -24,9 +24,8 @@ type Builder struct {
 	out   io.Writer
 }
 
-// New returns a Builder that tells its progress to out. The pinning modules
-// are found from the current folder upwards, so it works from any package of
-// the checkout.
+// New returns a Builder that writes its progress to out. It searches for the checkout from the current folder upwards,
+// so it works from any package of the checkout.
 func New(out io.Writer) (*Builder, error) {
 	root, err := Checkout()
 	if err != nil {
@@ -39,7 +38,7 @@ func New(out io.Writer) (*Builder, error) {
 	return &Builder{cache: cache, pins: filepath.Join(root, "test", "parts"), out: out}, nil
 }
 
-// CacheDir is the folder outside the checkout that outlives a run.
+// CacheDir returns the cache folder, which is outside the checkout and kept between runs.
 func CacheDir() (string, error) {
 	if d := os.Getenv("KEELSON_CACHE"); d != "" {
 		return filepath.Abs(d)
@@ -51,7 +50,7 @@ func CacheDir() (string, error) {
 	return filepath.Join(d, "keelson"), nil
 }
 
-// Checkout is the folder of the project's go.mod.
+// Checkout returns the folder of the project's go.mod.
 func Checkout() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -68,7 +67,7 @@ func Checkout() (string, error) {
 	}
 }
 
-// State is what is known of a part without building it.
+// State describes a part without building it.
 type State struct {
 	Part    Part
 	Version string
@@ -77,7 +76,7 @@ type State struct {
 	Given   bool // named by KEELSON_PART_<NAME>
 }
 
-// State looks a part up.
+// State returns the state of a part.
 func (b *Builder) State(p Part) (State, error) {
 	s := State{Part: p}
 	given := os.Getenv(p.variable())
@@ -120,8 +119,7 @@ func (b *Builder) State(p Part) (State, error) {
 	return s, nil
 }
 
-// writeSources writes the sources of those programs of a part that are kept
-// beside the pins.
+// writeSources writes the sources of those programs of a part that are kept beside the pinning modules.
 func (b *Builder) writeSources(h io.Writer, p Part) error {
 	for _, prog := range p.Programs {
 		dir, ours := strings.CutPrefix(prog.Package, ownModules)
@@ -143,12 +141,12 @@ func (b *Builder) writeSources(h io.Writer, p Part) error {
 	return nil
 }
 
-// variable names the environment variable that replaces the part.
+// variable returns the name of the environment variable that replaces the part.
 func (p Part) variable() string {
 	return "KEELSON_PART_" + strings.ToUpper(strings.NewReplacer("-", "_", ".", "_").Replace(p.Name))
 }
 
-// pinned finds the version a go.mod requires of a module.
+// pinned returns the version of a module that a go.mod requires.
 func pinned(mod, module string) string {
 	for line := range strings.Lines(mod) {
 		f := strings.Fields(strings.TrimPrefix(strings.TrimSpace(line), "require "))
@@ -159,7 +157,7 @@ func pinned(mod, module string) string {
 	return ""
 }
 
-// Path returns the file of one program of a part, building the part if need be.
+// Path returns the path of a part's first program. It builds the part if necessary.
 func (b *Builder) Path(ctx context.Context, part string) (string, error) {
 	dir, err := b.Dir(ctx, part)
 	if err != nil {
@@ -172,7 +170,7 @@ func (b *Builder) Path(ctx context.Context, part string) (string, error) {
 	return filepath.Join(dir, p[0].Programs[0].Name), nil
 }
 
-// Dir returns the folder of a part's programs, building them if need be.
+// Dir returns the folder of a part's programs. It builds them if necessary.
 func (b *Builder) Dir(ctx context.Context, part string) (string, error) {
 	ps, err := Named(part)
 	if err != nil {
@@ -188,8 +186,7 @@ func (b *Builder) Dir(ctx context.Context, part string) (string, error) {
 	return s.Dir, b.make(ctx, s)
 }
 
-// make builds one missing part. The lock makes a second run wait for the first
-// one's result instead of competing with it.
+// make builds one missing part. Because of the lock, a second run waits for the result of the first.
 func (b *Builder) make(ctx context.Context, s State) error {
 	home := filepath.Dir(s.Dir)
 	if err := os.MkdirAll(home, 0o755); err != nil {
@@ -228,8 +225,8 @@ func (b *Builder) make(ctx context.Context, s State) error {
 	return nil
 }
 
-// scratch makes the folder to work in, and removes those of runs that were
-// killed. The caller holds the lock of home, so no process works in them.
+// scratch makes a temporary folder in home, and removes those of runs that were killed. The caller holds the lock of
+// home, so no other process uses them.
 func scratch(home string) (string, error) {
 	old, err := filepath.Glob(filepath.Join(home, "tmp-*"))
 	if err != nil {
@@ -243,8 +240,7 @@ func scratch(home string) (string, error) {
 	return os.MkdirTemp(home, "tmp-")
 }
 
-// compile runs the go commands of a part and says every half minute that it is
-// still at it.
+// compile runs the go commands of a part and prints its progress every half minute.
 func (b *Builder) compile(ctx context.Context, s State, into string, start time.Time) error {
 	beat := time.NewTicker(30 * time.Second)
 	defer beat.Stop()
@@ -279,7 +275,7 @@ func (b *Builder) compile(ctx context.Context, s State, into string, start time.
 	return nil
 }
 
-// advice names the Debian package behind a build failure that has one.
+// advice names the Debian package that is missing, if a build failed for lack of one.
 func advice(logged string) string {
 	switch {
 	case strings.Contains(logged, "libseccomp"), strings.Contains(logged, "seccomp.h"),
@@ -291,7 +287,7 @@ func advice(logged string) string {
 	return ""
 }
 
-// verify asks the built program for its version.
+// verify runs the part's first program and checks the version that it prints.
 func verify(ctx context.Context, s State, dir string) error {
 	prog := filepath.Join(dir, s.Part.Programs[0].Name)
 	out, err := exec.CommandContext(ctx, prog, s.Part.Ask...).CombinedOutput()
@@ -339,7 +335,7 @@ func roughly(minutes float64) string {
 	return fmt.Sprintf("%.0f min", minutes)
 }
 
-// tail is the last n lines of a text.
+// tail returns the last n lines of a text.
 func tail(s string, n int) string {
 	lines := strings.Split(strings.TrimRight(s, "\n"), "\n")
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")

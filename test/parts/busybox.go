@@ -12,10 +12,9 @@ import (
 	"time"
 )
 
-// Busybox returns a static busybox as its authors configure it, compiled from
-// the source that Debian carries. Debian's own binary does not do where images
-// of others are stood in for: its shell drops environment names such as
-// data-1, and prefers its own programs to those of the image.
+// Busybox returns a static busybox in its default configuration, compiled from Debian's source package. Debian's own
+// binary cannot be used in replacements for other images: its shell drops environment names such as data-1, and prefers
+// its own programs to those of the image.
 func (b *Builder) Busybox(ctx context.Context) (string, error) {
 	release, err := codename()
 	if err != nil {
@@ -59,8 +58,7 @@ func (b *Builder) Busybox(ctx context.Context) (string, error) {
 	return file, nil
 }
 
-// fetchSource downloads the authors' archive of a source package. apt checks
-// it against the signed list.
+// fetchSource downloads the original archive of a source package. apt verifies it with the signed list.
 func fetchSource(ctx context.Context, dir, name string) (string, error) {
 	a, err := newApt(dir)
 	if err != nil {
@@ -87,8 +85,7 @@ var (
 	typesDeb   = regexp.MustCompile(`(?m)^Types:.*$`)
 )
 
-// sourceLists writes the system's apt sources into a folder, asking for source
-// packages instead of binary ones.
+// sourceLists writes the system's apt sources into a folder, for source packages instead of binary ones.
 func sourceLists(into string) error {
 	if err := os.MkdirAll(into, 0o755); err != nil {
 		return err
@@ -120,7 +117,7 @@ func sourceLists(into string) error {
 	return nil
 }
 
-// unpackSource needs no bzip2 program, which small systems lack.
+// unpackSource unpacks a source archive. It needs no bzip2 program, which small systems lack.
 func unpackSource(ctx context.Context, archive, into string) error {
 	f, err := os.Open(archive)
 	if err != nil {
@@ -138,8 +135,8 @@ func unpackSource(ctx context.Context, archive, into string) error {
 	return nil
 }
 
-// compileBusybox builds the default configuration, linked statically. The
-// traffic shaper goes: newer kernel headers do not have what it includes.
+// compileBusybox builds the default configuration, linked statically. It disables the traffic shaper (tc), which does
+// not compile with newer kernel headers.
 func compileBusybox(ctx context.Context, source string) error {
 	if err := run(ctx, source, "make", "defconfig"); err != nil {
 		return err
@@ -163,7 +160,7 @@ func compileBusybox(ctx context.Context, source string) error {
 func run(ctx context.Context, dir, name string, args ...string) error {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir
-	// This may run below a make of ours, whose options are not meant for it.
+	// If this runs below the project's make, the options of that make must not apply here.
 	cmd.Env = append(os.Environ(), "MAKEFLAGS=", "MAKELEVEL=", "MFLAGS=")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, tail(string(out), 15))
@@ -171,12 +168,11 @@ func run(ctx context.Context, dir, name string, args ...string) error {
 	return nil
 }
 
-// StaticBusybox returns Debian's own static busybox, for images that stand in
-// for none.
+// StaticBusybox returns Debian's own static busybox, for images that replace no other image.
 func (b *Builder) StaticBusybox(ctx context.Context) (string, error) {
 	tree, err := b.Unpack(ctx, "shell", false, "busybox-static")
 	if err != nil {
 		return "", err
 	}
-	return filepath.Join(tree, "bin", "busybox"), nil // bin leads to usr/bin, where newer releases have it
+	return filepath.Join(tree, "bin", "busybox"), nil // bin is a link to usr/bin, where newer releases have it
 }

@@ -10,11 +10,11 @@ type Part struct {
 	Name     string
 	Folder   string    // of the pinning module, beside this file
 	Pin      string    // the module whose version is the part's version
-	Programs []Program // the first one is asked for its version
+	Programs []Program // the first one prints the version
 	Flags    Flags
 	Ask      []string // arguments that make the program print its version
 	Minutes  float64  // a cold build on two cores, printed before a long wait
-	Says     string   // printed where that is not the pinned version
+	Says     string   // the printed version, if it is not the pinned one
 }
 
 // Program is one binary of a part.
@@ -24,24 +24,23 @@ type Program struct {
 	Test    bool   // a test binary: go test -c
 }
 
-// Flags are what a part is built with beside what all parts share.
+// Flags are the build flags of a part in addition to those of all parts.
 type Flags struct {
 	Cgo     bool
 	Tags    string
-	Version []string // variables that are set to the version with its v
+	Version []string // variables that are set to the version, including its v
 	Link    []string // further linker flags
 }
 
 const (
 	k8s = "k8s.io/kubernetes"
 
-	// ownModules is the start of the import paths of programs whose source is
-	// in the folder of their pin.
+	// ownModules is the prefix of the import paths of programs whose source is in the folder of their pinning module.
 	ownModules = "keelson.test/parts/"
 )
 
-// kubernetes is a part from the module of the whole of Kubernetes. All of them
-// are built with the same settings, so they share compiled packages.
+// kubernetes returns a part from the module k8s.io/kubernetes. All of these parts are built with the same settings, so
+// they share compiled packages.
 func kubernetes(name, pkg string, minutes float64, ask ...string) Part {
 	return Part{
 		Name: name, Folder: "kubernetes", Pin: k8s, Ask: ask, Minutes: minutes,
@@ -68,7 +67,7 @@ func cniPlugins(paths ...string) []Program {
 	return out
 }
 
-// catalogue lists the parts, those that everything waits for first.
+// catalogue lists the parts. Those that most tests need come first.
 var catalogue = []Part{
 	{
 		Name: "containerd", Folder: "containerd", Pin: "github.com/containerd/containerd/v2",
@@ -116,7 +115,7 @@ var catalogue = []Part{
 	}(),
 	func() Part {
 		p := kubernetes("agnhost", "test/images/agnhost", 1, "--version")
-		p.Says = "2.63.0" // its own count, kept beside the sources in a VERSION file
+		p.Says = "2.63.0" // agnhost's own version, from the VERSION file beside its sources
 		p.Flags.Link = append(p.Flags.Link, "-X", "main.Version=2.63.0")
 		return p
 	}(),
@@ -135,7 +134,7 @@ var catalogue = []Part{
 	},
 }
 
-// Names that stand for several parts.
+// Groups are names that stand for several parts.
 var Groups = map[string][]string{
 	"runtime":     {"containerd", "runc", "cni", "crictl"},
 	"cluster":     {"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"},
@@ -144,8 +143,8 @@ var Groups = map[string][]string{
 	"conformance": {"agnhost", "ginkgo", "e2e.test", "coredns"},
 }
 
-// Named returns the parts of the given names and groups, in the catalogue's
-// order and each once. No name at all means every part.
+// Named returns the parts of the given names and groups, each once and in the catalogue's order. Without names it
+// returns all parts.
 func Named(names ...string) ([]Part, error) {
 	want := map[string]bool{}
 	for _, n := range names {
@@ -170,7 +169,7 @@ func Named(names ...string) ([]Part, error) {
 	return out, nil
 }
 
-// linkFlags is the value of -ldflags for a part of this version.
+// linkFlags returns the value of -ldflags for a part of this version.
 func (p Part) linkFlags(version string) string {
 	flags := []string{"-s", "-w"}
 	for _, v := range p.Flags.Version {
@@ -179,7 +178,7 @@ func (p Part) linkFlags(version string) string {
 	return strings.Join(append(flags, p.Flags.Link...), " ")
 }
 
-// commands are the go invocations that build the part into out, without "go".
+// commands returns the arguments of the go commands that build the part into out.
 func (p Part) commands(version, out string) [][]string {
 	shared := []string{"-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags", p.linkFlags(version)}
 	if p.Flags.Tags != "" {
@@ -189,7 +188,7 @@ func (p Part) commands(version, out string) [][]string {
 	for _, prog := range p.Programs {
 		cmd := []string{"build"}
 		if prog.Test {
-			// The suite's own vet findings are not ours to judge.
+			// Findings of vet in upstream's suite do not matter here.
 			cmd = []string{"test", "-c", "-vet=off"}
 		}
 		cmd = append(cmd, shared...)

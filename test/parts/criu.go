@@ -7,12 +7,12 @@ import (
 	"path/filepath"
 )
 
-// criuRelease is the Debian release that criu is taken from. That of bookworm,
-// 3.17.1, fails on the vDSO of recent kernels; 4.1 was seen to dump under 6.18.
+// criuRelease is the Debian release of the criu package. bookworm has 3.17.1, which fails on the vDSO of recent
+// kernels. 4.1 was observed to dump with kernel 6.18.
 const criuRelease = "trixie"
 
-// CRIU returns a folder with criu, which runtimes make checkpoints with. It comes
-// with libraries of its own and so runs on an older release too.
+// CRIU returns a folder with criu, which runtimes use for checkpoints. It includes its own libraries, so it also runs
+// on an older release.
 func (b *Builder) CRIU(ctx context.Context) (string, error) {
 	own, err := codename()
 	if err != nil {

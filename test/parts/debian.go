@@ -13,11 +13,9 @@ import (
 	"time"
 )
 
-// Unpack fetches Debian packages of the running release and unpacks them into
-// one folder of the cache, which it returns. Nothing is installed or
-// configured, and neither the system's package lists nor its package database
-// is written. With closure, what the packages depend on comes along: a tree
-// that holds everything its programs load.
+// Unpack fetches Debian packages of the running release, unpacks them into one folder of the cache, and returns the
+// folder. It installs and configures nothing, and does not change the system's package lists and package database. With
+// closure it includes all dependencies, so that the folder has everything that the programs load.
 func (b *Builder) Unpack(ctx context.Context, name string, closure bool, packages ...string) (string, error) {
 	release, err := codename()
 	if err != nil {
@@ -26,8 +24,8 @@ func (b *Builder) Unpack(ctx context.Context, name string, closure bool, package
 	return b.unpackFrom(ctx, release, false, name, closure, packages...)
 }
 
-// unpackFrom is Unpack from a given release; other says that it is not the
-// running one, whose package sources the system has.
+// unpackFrom is Unpack from a given release. other is true if this is not the running release. Then the system has no
+// package sources for it.
 func (b *Builder) unpackFrom(
 	ctx context.Context, release string, other bool, name string, closure bool, packages ...string,
 ) (string, error) {
@@ -84,8 +82,8 @@ func (b *Builder) unpackFrom(
 	return dir, nil
 }
 
-// mergedUsr makes the links that tie /bin and its like to /usr, which
-// base-files would bring.
+// mergedUsr makes the links from /bin, /sbin, /lib and /lib64 to the folders in /usr. Normally the package base-files
+// has them.
 func mergedUsr(tree string) error {
 	for _, d := range []string{"bin", "sbin", "lib", "lib64"} {
 		if err := os.MkdirAll(filepath.Join(tree, "usr", d), 0o755); err != nil {
@@ -98,8 +96,7 @@ func mergedUsr(tree string) error {
 	return nil
 }
 
-// unpack goes through tar because dpkg-deb itself would replace the links of a
-// merged /usr by folders.
+// unpack unpacks a package with tar, because dpkg-deb would replace the links of a merged /usr with folders.
 func unpack(ctx context.Context, deb, tree string) error {
 	cmd := exec.CommandContext(ctx,
 		"sh", "-c", `dpkg-deb --fsys-tarfile "$1" | tar -x --keep-directory-symlink -C "$2"`, "unpack", deb, tree)
@@ -109,11 +106,9 @@ func unpack(ctx context.Context, deb, tree string) error {
 	return nil
 }
 
-// fetch downloads packages into a private folder, with package lists of its
-// own, and returns the files.
+// fetch downloads packages into a private folder, using package lists of its own, and returns the files.
 func (a *apt) fetch(ctx context.Context, closure bool, packages []string) ([]string, error) {
-	// A list of another's that cannot be had does not matter as long as
-	// the packages are found.
+	// If a list of another package source cannot be fetched, this is no error as long as the packages are found.
 	updated := a.run(ctx, "update")
 	if closure {
 		if err := a.run(ctx,
@@ -141,7 +136,7 @@ func newApt(dir string) (*apt, error) {
 			return nil, err
 		}
 	}
-	// An empty package database makes apt take all dependencies as missing.
+	// With an empty package database apt fetches all dependencies.
 	status := filepath.Join(dir, "status")
 	if err := os.WriteFile(status, nil, 0o644); err != nil {
 		return nil, err
@@ -156,8 +151,8 @@ func newApt(dir string) (*apt, error) {
 	}}, nil
 }
 
-// from has apt take packages of another release, from where the system takes its
-// own. What comes is checked with Debian's keys as always.
+// from configures apt to fetch packages of another release from the same servers as the system's own. apt verifies them
+// with Debian's keys.
 func (a *apt) from(ctx context.Context, release string) error {
 	cmd := exec.CommandContext(ctx,
 		"apt-get", append(append([]string{}, a.opts...),
@@ -194,7 +189,7 @@ func (a *apt) run(ctx context.Context, args ...string) error {
 	return nil
 }
 
-// codename is that of the running Debian.
+// codename returns the codename of the running Debian release.
 func codename() (string, error) {
 	data, err := os.ReadFile("/etc/os-release")
 	if err != nil {

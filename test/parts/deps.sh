@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs the Debian packages that building and running the test parts needs,
-# those that are missing. For machines made for testing: CI and `make test`.
+# Installs the Debian packages that are needed to build and run the test parts,
+# if they are missing. For test machines: CI and `make test`.
 set -eu
 missing=
 need() { # need PACKAGE FILE-OR-PROGRAM

@@ -6,20 +6,20 @@ import (
 	"path/filepath"
 )
 
-// What a User-Mode Linux guest takes from Debian: a kernel, which trixie has no
-// more, and an OCI runtime, for which bookworm's is too old: its crun 1.8.1 does
-// not take what containerd 2.4 says ("unknown version specified"). crun starts a
-// container with the fewest processes and system calls, which are slow there.
+// The Debian releases of the packages for a User-Mode Linux guest. trixie no
+// longer has the kernel. crun of bookworm, 1.8.1, is too old: it fails with
+// containerd 2.4 ("unknown version specified"). crun is used because it starts a
+// container with the fewest processes and system calls, which are slow in the guest.
 const (
 	guestKernelRelease  = "bookworm"
 	guestRuntimeRelease = "trixie"
 )
 
-// Guest is what a User-Mode Linux guest is made of.
+// Guest has the parts of a User-Mode Linux guest.
 type Guest struct {
-	Kernel  string // a program of this machine
+	Kernel  string // a program that runs on this machine
 	Modules string // the folder of the kernel's modules
-	Tree    string // crun and all that it loads, to be laid over the guest's root
+	Tree    string // crun and its libraries, an overlay for the guest's root
 }
 
 // Guest returns kernel and runtime of a User-Mode Linux guest.

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Runtime names the programs of a container runtime and where they came from.
+// Runtime has the paths of the programs of a container runtime and their source.
 type Runtime struct {
 	Source     string // "built", "debian" or "path"
 	Version    string // containerd's, without its v
@@ -18,10 +18,10 @@ type Runtime struct {
 	Ctr        string
 	Runc       string
 	CNI        string   // folder of the network plugins
-	Path       []string // folders the runtime needs on its PATH
+	Path       []string // folders that the runtime needs in its PATH
 }
 
-// BuiltRuntime is the newest runtime, built from the pinned modules.
+// BuiltRuntime returns the newest runtime, built from the pinned modules.
 func (b *Builder) BuiltRuntime(ctx context.Context) (Runtime, error) {
 	var dirs []string
 	for _, p := range []string{"containerd", "runc", "cni"} {
@@ -39,16 +39,14 @@ func (b *Builder) BuiltRuntime(ctx context.Context) (Runtime, error) {
 	return b.complete(ctx, r)
 }
 
-// debianRuntime lists what Debian's runtime consists of; iptables and its
-// libraries are for the plugins that translate addresses.
+// debianRuntime lists the packages of Debian's runtime. The network plugins need iptables and its libraries for NAT.
 var debianRuntime = []string{
 	"containerd", "runc", "containernetworking-plugins",
 	"iptables", "libxtables12", "libip4tc2", "libip6tc2", "libnftnl11", "libmnl0", "libnetfilter-conntrack3",
 	"libnfnetlink0",
 }
 
-// DebianRuntime is the runtime of the running Debian release, unpacked into
-// the cache, not installed.
+// DebianRuntime returns the runtime of the running Debian release, unpacked into the cache and not installed.
 func (b *Builder) DebianRuntime(ctx context.Context) (Runtime, error) {
 	tree, err := b.Unpack(ctx, "runtime", false, debianRuntime...)
 	if err != nil {
@@ -64,9 +62,8 @@ func (b *Builder) DebianRuntime(ctx context.Context) (Runtime, error) {
 	return b.complete(ctx, r)
 }
 
-// PathRuntime is the runtime found on PATH, or an error that says what is
-// missing there. Plugins are looked for on PATH, in /opt/cni/bin and where
-// Debian puts them.
+// PathRuntime returns the runtime in PATH, or an error that names the missing program. Plugins are searched for in
+// PATH, in /opt/cni/bin and in Debian's folder for them.
 func (b *Builder) PathRuntime(ctx context.Context) (Runtime, error) {
 	r := Runtime{Source: "path"}
 	for prog, to := range map[string]*string{"containerd": &r.Containerd, "ctr": &r.Ctr, "runc": &r.Runc} {
@@ -88,8 +85,7 @@ func (b *Builder) PathRuntime(ctx context.Context) (Runtime, error) {
 	return r, errors.New("find network plugins: host-local is neither on PATH nor in /opt/cni/bin or /usr/lib/cni")
 }
 
-// AnyRuntime is the runtime found on PATH, and Debian's where PATH has not all
-// of it: nothing is compiled.
+// AnyRuntime returns the runtime in PATH, or Debian's if PATH does not have all of its programs. Nothing is compiled.
 func (b *Builder) AnyRuntime(ctx context.Context) (Runtime, error) {
 	if r, err := b.PathRuntime(ctx); err == nil {
 		return r, nil
@@ -97,7 +93,7 @@ func (b *Builder) AnyRuntime(ctx context.Context) (Runtime, error) {
 	return b.DebianRuntime(ctx)
 }
 
-// complete asks containerd for its version and sees to iptables.
+// complete reads the version of containerd and ensures that iptables is available.
 func (b *Builder) complete(ctx context.Context, r Runtime) (Runtime, error) {
 	out, err := exec.CommandContext(ctx, r.Containerd, "--version").Output()
 	if err != nil {
@@ -112,9 +108,8 @@ func (b *Builder) complete(ctx context.Context, r Runtime) (Runtime, error) {
 	return r, b.iptables(ctx, &r)
 }
 
-// iptables makes sure that the plugins find iptables. Where the system has
-// none, Debian's is used from the cache through small scripts that tell it
-// where its libraries are.
+// iptables ensures that the plugins find iptables. If the system has none, Debian's is used from the cache. Small
+// scripts set the paths of its libraries.
 func (b *Builder) iptables(ctx context.Context, r *Runtime) error {
 	if _, err := exec.LookPath("iptables"); err == nil {
 		return nil
@@ -148,7 +143,7 @@ func (b *Builder) iptables(ctx context.Context, r *Runtime) error {
 			return fmt.Errorf("make iptables scripts: %w", err)
 		}
 	}
-	// First: Debian's own links in usr/sbin lead to /etc/alternatives.
+	// This folder must come first: Debian's own links in usr/sbin point to /etc/alternatives.
 	r.Path = append([]string{dir}, r.Path...)
 	return nil
 }

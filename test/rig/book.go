@@ -12,8 +12,8 @@ import (
 	"sync"
 )
 
-// book is the ledger of a rig: what it made outside its folder. It is written
-// before each thing is made, so that it is never short of one.
+// book is the ledger of a rig: it lists what the rig made outside its folder. Each entry is written before the thing
+// is made, so that none is missing.
 type book struct {
 	path string
 
@@ -22,21 +22,21 @@ type book struct {
 	live map[string]*process // started by this process
 }
 
-// page is what the file holds.
+// page is the content of the ledger's file.
 type page struct {
 	Number    number
 	Purpose   string
 	Detached  bool
 	Owner     who
 	Processes []entry           // in the order they were started
-	Absent    []string          // folders of others that were not there before
-	Kernel    map[string]string // settings that programs of a rig change, as they were
-	NoChains  bool              // the port mapper's chains were not there before
-	Path      []string          // where iptables is looked for
-	Exports   map[string]string // what a later command wants to know
+	Absent    []string          // folders made by other programs that did not exist before
+	Kernel    map[string]string // former values of the settings that programs of a rig change
+	NoChains  bool              // the port mapper's chains did not exist before
+	Path      []string          // folders to search for iptables
+	Exports   map[string]string // values for later commands
 }
 
-// who is a process that cannot be mistaken for a later one with its number.
+// who identifies a process. The start time distinguishes it from a later process with the same number.
 type who struct {
 	Pid   int
 	Start string // of /proc/<pid>/stat, in clock ticks since boot
@@ -45,7 +45,7 @@ type who struct {
 // entry is one program of the rig.
 type entry struct {
 	Name string
-	Kind string // "kubelet", "runtime" or "control": in this order they are ended
+	Kind string // "kubelet", "control" or "runtime": they are ended in this order
 	who
 }
 
@@ -69,8 +69,7 @@ func openBook(dir string, n number, cfg Config) (*book, error) {
 	return b, b.write()
 }
 
-// inherit takes over what rigs that are already there know about the time
-// before them.
+// inherit copies from the ledgers of the other rigs the state of the machine before any rig.
 func (b *book) inherit() {
 	for _, other := range books() {
 		if other.page.Number == b.page.Number {
@@ -96,8 +95,8 @@ func union(a, b []string) []string {
 	return out
 }
 
-// books reads the ledgers of all rigs there are. One that cannot be read is
-// being made or removed this moment.
+// books reads the ledgers of all existing rigs. It skips a ledger that cannot be read, because its rig is just being
+// made or removed.
 func books() []*book {
 	files, err := filepath.Glob(filepath.Join(os.TempDir(), prefix+"*", ledger))
 	if err != nil {
@@ -140,14 +139,12 @@ func (b *book) write() error {
 
 func (b *book) dir() string { return filepath.Dir(b.path) }
 
-// Sweep removes the rigs whose owner is gone and which were not meant to
-// outlive it.
+// Sweep removes the rigs whose owner process has ended, except the detached ones.
 func Sweep(ctx context.Context, log *slog.Logger) error {
 	return remove(ctx, log, func(p page) bool { return !p.Detached && !p.Owner.alive() })
 }
 
-// Remove removes the rigs of a purpose that are detached or whose owner is
-// gone, and says how many there were.
+// Remove removes the rigs of a purpose that are detached or whose owner has ended, and returns their number.
 func Remove(ctx context.Context, log *slog.Logger, purpose string) (int, error) {
 	n := 0
 	err := remove(ctx, log, func(p page) bool {

@@ -15,8 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hierarchies lists the mount points of all cgroup hierarchies, and tells
-// whether the only one is version 2.
+// hierarchies lists the mount points of all cgroup hierarchies, and returns whether the only one is version 2.
 func hierarchies() (dirs []string, unified bool, err error) {
 	unified = true
 	mounts, err := mountinfo.GetMounts(func(m *mountinfo.Info) (skip, stop bool) {
@@ -38,11 +37,11 @@ func hierarchies() (dirs []string, unified bool, err error) {
 	return dirs, unified, nil
 }
 
-// Cgroup makes the rig's own cgroup where it is not there yet, and returns its name.
+// Cgroup makes the rig's own cgroup if it does not exist, and returns its name.
 func (r *Rig) Cgroup() (string, error) { return r.n.cgroup(), r.makeCgroup() }
 
-// makeCgroup makes the rig's own cgroup in every hierarchy, able to hold
-// others: a kubelet takes it as its root.
+// makeCgroup makes the rig's own cgroup in every hierarchy. A kubelet uses it as its cgroup root, so it must allow
+// children.
 func (r *Rig) makeCgroup() error {
 	dirs, unified, err := hierarchies()
 	if err != nil {
@@ -53,7 +52,7 @@ func (r *Rig) makeCgroup() error {
 		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 			return fmt.Errorf("make cgroup: %w", err)
 		}
-		// A cpuset of version 1 starts empty and then takes no process.
+		// A new cpuset of version 1 is empty, and an empty one accepts no process.
 		for _, f := range []string{"cpuset.cpus", "cpuset.mems"} {
 			have, err := os.ReadFile(filepath.Join(top, f))
 			if err != nil || unified {
@@ -72,7 +71,7 @@ func (r *Rig) makeCgroup() error {
 	return nil
 }
 
-// delegate lets the children of a version 2 cgroup use every controller.
+// delegate enables all controllers for the children of a version 2 cgroup.
 func delegate(top, dir string) error {
 	for _, d := range []string{top, dir} {
 		have, err := os.ReadFile(filepath.Join(d, "cgroup.controllers"))
@@ -88,7 +87,7 @@ func delegate(top, dir string) error {
 	return nil
 }
 
-// removeCgroup kills what is left in a rig's cgroups and removes them.
+// removeCgroup kills the processes that are left in a rig's cgroups and removes the cgroups.
 func removeCgroup(n number) error {
 	dirs, _, err := hierarchies()
 	if err != nil {
@@ -139,8 +138,9 @@ func removeTree(dir string) error {
 	return removeEmptied(dir)
 }
 
-// removeEmptied removes a cgroup whose processes have ended. The threads of one that ends may keep it busy while it
-// is not listed any more, and a cgroup of version 1 does not tell when the last one is gone.
+// removeEmptied removes a cgroup whose processes have ended. The threads of a process may keep the cgroup busy when the
+// process is no longer listed. A cgroup of version 1 has no event for the end of the last thread, so removal is
+// retried.
 func removeEmptied(dir string) error {
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		err := os.Remove(dir)

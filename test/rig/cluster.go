@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// ClusterConfig says what to add to the usual control plane.
+// ClusterConfig has additional flags for the control plane.
 type ClusterConfig struct {
 	APIServerFlags         []string
 	ControllerManagerFlags []string
@@ -58,11 +58,11 @@ func (r *Rig) StartCluster(ctx context.Context, cfg ClusterConfig) (*Cluster, er
 	return c, nil
 }
 
-// Join makes the rig a further node of another rig's cluster, which must outlive it: the
-// kubelet that is started on it gets its credentials from there.
+// Join makes the rig a further node of another rig's cluster. That rig must be closed later than this one. The
+// kubelet of this rig gets its credentials from the other rig.
 func (r *Rig) Join(c *Cluster) { r.Cluster, r.pki = c, c.rig.pki }
 
-// credentials issues everybody's certificates.
+// credentials issues the certificates of all programs of the control plane.
 func (c *Cluster) credentials() error {
 	pki, ip := c.rig.pki, c.rig.Loopback()
 	if _, err := pki.newKey("sa"); err != nil {
@@ -102,7 +102,7 @@ func (c *Cluster) credentials() error {
 	if c.REST, err = clientcmd.BuildConfigFromFlags("", c.Kubeconfig); err != nil {
 		return err
 	}
-	c.REST.QPS, c.REST.Burst = 500, 1000 // tests are in a hurry
+	c.REST.QPS, c.REST.Burst = 500, 1000 // do not throttle tests
 	c.Client, err = kubernetes.NewForConfig(c.REST)
 	return err
 }
@@ -113,7 +113,7 @@ func (c *Cluster) startStore(ctx context.Context) error {
 		return err
 	}
 	client, peer := "http://"+c.rig.Loopback()+":2379", "http://"+c.rig.Loopback()+":2380"
-	// The API server waits for it.
+	// No wait here: the API server waits for etcd.
 	_, err = c.rig.start(program{name: "etcd", kind: "control", path: bin, args: []string{
 		"--data-dir", filepath.Join(c.rig.Dir, "etcd"), "--listen-client-urls", client, "--advertise-client-urls",
 		client,
@@ -123,8 +123,7 @@ func (c *Cluster) startStore(ctx context.Context) error {
 	return err
 }
 
-// StartAPIServer starts the API server, also after KillAPIServer, and returns
-// when it says that it is ready.
+// StartAPIServer starts the API server, also after KillAPIServer, and returns when it is ready.
 func (c *Cluster) StartAPIServer(ctx context.Context) error {
 	bin, err := c.rig.parts.Path(ctx, "kube-apiserver")
 	if err != nil {
@@ -158,7 +157,7 @@ func (c *Cluster) StartAPIServer(ctx context.Context) error {
 	})
 }
 
-// KillAPIServer ends the API server at once; what it stored stays.
+// KillAPIServer kills the API server. The data in etcd is kept.
 func (c *Cluster) KillAPIServer() { c.api.kill() }
 
 func (c *Cluster) startControllers(ctx context.Context) error {
@@ -185,9 +184,8 @@ func (c *Cluster) startControllers(ctx context.Context) error {
 	return nil
 }
 
-// untilPodsCanBeMade waits for what the controller manager gives the default
-// namespace: a service account, without which no pod is admitted, and the CA,
-// without which none starts.
+// untilPodsCanBeMade waits for two objects that the controller manager makes in the default namespace. Without the
+// service account no pod is admitted, and without the ConfigMap of the CA none starts.
 func (c *Cluster) untilPodsCanBeMade(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
@@ -199,19 +197,19 @@ func (c *Cluster) untilPodsCanBeMade(ctx context.Context) error {
 	return g.Wait()
 }
 
-// UntilPod watches a pod until it is as wanted, and returns it then.
+// UntilPod watches a pod until want returns true, and returns the pod.
 func (c *Cluster) UntilPod(
 	ctx context.Context, namespace, name string, want func(*corev1.Pod) bool,
 ) (*corev1.Pod, error) {
 	return until(ctx, c.Client.CoreV1().Pods(namespace).Watch, name, want)
 }
 
-// UntilNode watches a node until it is as wanted, and returns it then.
+// UntilNode watches a node until want returns true, and returns the node.
 func (c *Cluster) UntilNode(ctx context.Context, name string, want func(*corev1.Node) bool) (*corev1.Node, error) {
 	return until(ctx, c.Client.CoreV1().Nodes().Watch, name, want)
 }
 
-// UntilGone watches a pod until there is none of that name.
+// UntilGone waits until no pod of that name exists.
 func (c *Cluster) UntilGone(ctx context.Context, namespace, name string) error {
 	pods := c.Client.CoreV1().Pods(namespace)
 	_, err := untilEvent(ctx, pods.Watch, name, func(e event[*corev1.Pod]) bool { return e.gone },
@@ -222,7 +220,7 @@ func (c *Cluster) UntilGone(ctx context.Context, namespace, name string) error {
 	return err
 }
 
-// PodReady tells whether a pod's Ready condition is true.
+// PodReady returns whether a pod's Ready condition is true.
 func PodReady(p *corev1.Pod) bool {
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodReady {
@@ -232,7 +230,7 @@ func PodReady(p *corev1.Pod) bool {
 	return false
 }
 
-// NodeReady tells whether a node's Ready condition is true.
+// NodeReady returns whether a node's Ready condition is true.
 func NodeReady(n *corev1.Node) bool {
 	for _, c := range n.Status.Conditions {
 		if c.Type == corev1.NodeReady {

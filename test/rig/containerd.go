@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// containerdConfig is what differs between rigs and machines.
+// containerdConfig has the settings that differ between rigs and machines.
 type containerdConfig struct {
 	Dir, Socket, CDI, Runc, Plugins, Sandbox, Snapshotter string
 
@@ -19,8 +19,8 @@ type containerdConfig struct {
 	Old         bool // containerd 1.x: version 2 of the file
 }
 
-// Plug-ins that reach outside the folder, or look for devices that no rig has,
-// are left out.
+// containerdFile is the template of containerd's configuration. It disables plug-ins that use files outside the folder
+// or need devices that no rig has.
 var containerdFile = template.Must(template.New("containerd.toml").Parse(`
 version = {{if .Old}}2{{else}}3{{end}}
 root = "{{.Dir}}/containerd/root"
@@ -90,8 +90,8 @@ func (c containerdConfig) render() []byte {
 
 const overlay = "overlayfs"
 
-// snapshotter is overlayfs where the folder's file system can be its upper
-// layer, which another overlay cannot, and plain copies elsewhere.
+// snapshotter returns overlayfs if the folder's file system can be the upper layer of an overlay. Another overlay
+// cannot be one. Otherwise it returns the snapshotter that makes plain copies.
 func snapshotter(dir string) string {
 	tmp, err := os.MkdirTemp(dir, "overlay-")
 	if err != nil {
@@ -114,8 +114,8 @@ func snapshotter(dir string) string {
 	return overlay
 }
 
-// mayLowerOOMScore tells whether this process, and so containerd, may make a
-// process less likely to be killed: CAP_SYS_RESOURCE.
+// mayLowerOOMScore returns whether this process, and so containerd, may lower the OOM score of a process. This needs
+// CAP_SYS_RESOURCE.
 func mayLowerOOMScore() bool {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 )
 
-// Everything a rig is known by outside its folder.
+// Names that a rig uses outside its folder.
 const (
 	prefix    = "keelson-rig-" // folder, cgroup and CNI network are this and the number
 	ledger    = "rig.json"
@@ -15,9 +15,8 @@ const (
 	serviceCIDR = "10.96.0.0/16"
 	clusterDNS  = "10.96.0.10"
 
-	// Folders that other programs make outside, at places no option moves.
-	// They are removed with the rig if they were not there before it and hold
-	// nothing any more.
+	// Folders that other programs make outside the rig's folder. No option changes their paths. They are removed
+	// with the last rig if they did not exist before the rigs and are empty.
 	cniResults     = "/var/lib/cni/results"
 	containerLinks = "/var/log/containers"
 	shimSockets    = "/run/containerd/s"
@@ -29,7 +28,7 @@ var strayFolders = []string{
 	shimSockets, "/run/containerd", devicePlugins, "/var/lib/kubelet",
 }
 
-// number tells rigs apart.
+// number identifies a rig on the machine.
 type number int
 
 func (n number) name() string            { return fmt.Sprintf("%s%d", prefix, int(n)) }
@@ -43,5 +42,5 @@ func (n number) pods() netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 231, byte(4 * int(n)), 0}), 22)
 }
 
-// gateway is the node's address: the bridge's, which no other machine reaches.
+// gateway is the address of the bridge and of the node. No other machine reaches it.
 func (n number) gateway() netip.Addr { return n.pods().Addr().Next() }

@@ -17,9 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// demolish takes a rig away, by its ledger alone. It is safe to repeat, and it
-// goes on after a failure: what can be removed is removed, and the ledger
-// stays, with the folder, when something could not be.
+// demolish removes a rig, using only its ledger. It can be repeated. After a failure it continues and removes what it
+// can. If something could not be removed, it keeps the folder with the ledger.
 func (b *book) demolish(ctx context.Context, log *slog.Logger) error {
 	b.mu.Lock()
 	pg, live := b.page, b.live
@@ -40,9 +39,9 @@ func (b *book) demolish(ctx context.Context, log *slog.Logger) error {
 		}
 	}
 
-	// Who starts things goes before what is started.
+	// A program that starts others is ended before them.
 	end("kubelet", 15*time.Second)
-	// The control plane has nothing to save.
+	// The control plane has no data to save, so it is killed.
 	end("control", 0)
 	socket := filepath.Join(dir, socketName)
 	if _, err := os.Stat(socket); err == nil {
@@ -74,7 +73,7 @@ func (b *book) demolish(ctx context.Context, log *slog.Logger) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	// The ledger last: as long as there is one, a client can come back.
+	// The ledger is removed last: as long as it exists, removal can be repeated.
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -89,7 +88,7 @@ func (b *book) demolish(ctx context.Context, log *slog.Logger) error {
 	return os.RemoveAll(dir)
 }
 
-// last tells whether no other rig is there.
+// last returns whether no other rig exists.
 func (b *book) last() bool {
 	for _, o := range books() {
 		if o.page.Number != b.page.Number {
@@ -99,8 +98,8 @@ func (b *book) last() bool {
 	return true
 }
 
-// killStrays ends what a dead containerd left: shims, which carry its socket as
-// an argument, and then the containers, whose root lies in the rig's folder.
+// killStrays kills the processes that a dead containerd left. First the shims, which have its socket as an argument,
+// then the containers, whose root lies in the rig's folder.
 func killStrays(dir string) error {
 	socket := []byte("\x00-address\x00" + filepath.Join(dir, socketName) + "\x00")
 	shim := func(pid int) bool {
@@ -119,7 +118,7 @@ func killStrays(dir string) error {
 		return err == nil && len(inside) > 0
 	}
 	for _, which := range []func(int) bool{shim, contained} {
-		for range 10 { // what is ended may just have started another one
+		for range 10 { // a killed process may just have started another one
 			left := processes(which)
 			if len(left) == 0 {
 				break
@@ -155,9 +154,8 @@ func unmountAll(dir string) error {
 	return errors.Join(errs...)
 }
 
-// shimAddresses lists the socket files of shims outside the folder, which
-// releases of containerd before 2.4 use. Each shim keeps its address in its
-// bundle.
+// shimAddresses lists the socket files of shims outside the folder. Releases of containerd before 2.4 use such files.
+// The bundle of each shim has a file with its address.
 func shimAddresses(dir string) []string {
 	var out []string
 	for _, f := range named(filepath.Join(dir, "containerd/state"), "io.containerd.runtime.v2.task/*/*/address") {
@@ -171,8 +169,8 @@ func shimAddresses(dir string) []string {
 	return out
 }
 
-// networkResults lists what the plugin library remembers of a network's pods:
-// <network>-<sandbox>-eth0, and the loopback device of the same sandboxes.
+// networkResults lists the files that the CNI library keeps for a network's pods: <network>-<sandbox>-eth0, and those
+// for the loopback device of the same sandboxes.
 func networkResults(network string) []string {
 	out := named(cniResults, network+"-*")
 	for _, f := range out {
@@ -182,7 +180,7 @@ func networkResults(network string) []string {
 	return out
 }
 
-// linksInto lists the links of a folder that lead into another.
+// linksInto lists the symbolic links of a folder that point into another folder.
 func linksInto(dir, into string) []string {
 	var out []string
 	for _, l := range named(dir, "*") {
@@ -196,7 +194,7 @@ func linksInto(dir, into string) []string {
 func named(dir, pattern string) []string {
 	found, err := filepath.Glob(filepath.Join(dir, pattern))
 	if err != nil {
-		return nil // patterns here are constants
+		return nil // the only error is a bad pattern, and the patterns are constants
 	}
 	return found
 }
@@ -211,7 +209,7 @@ func removeFiles(files ...string) error {
 	return errors.Join(errs...)
 }
 
-// removeEmpty removes those of the folders that hold nothing.
+// removeEmpty removes those of the folders that are empty.
 func removeEmpty(dirs []string) error {
 	for _, d := range dirs {
 		err := os.Remove(d)

@@ -1,7 +1,5 @@
-// Package rig starts the real thing in a folder of its own and takes all of it
-// away again: a container runtime with its network, a control plane, and any
-// kubelet binary on top. Tests use it through Start; commands through Open and
-// Close.
+// Package rig starts real programs in a folder of its own and removes all of them again: a container runtime with its
+// network, a control plane, and any kubelet binary. Tests use it through Start, commands through Open and Close.
 //
 //	r := rig.Start(t, rig.Options{Cluster: true, Kubelet: &rig.KubeletConfig{Binary: bin}})
 //	r.Cluster.Client          // client-go, as admin
@@ -21,19 +19,19 @@
 // example, with Options.NoRuntime.
 //
 // A rig claims a number by making its folder, keelson-rig-<N> in the temporary
-// folder, and everything that has to be distinct follows from the number:
+// folder. All names and addresses that must be distinct are derived from the number:
 // the bridge kl<N> with pods in 10.231.0.0/16, the loopback address
 // 127.88.<N>.1 of the control plane, the cgroup keelson-rig-<N>, the node name.
-// So several rigs run at once and no port is guessed.
+// So several rigs can run at once, and no port is chosen by chance.
 //
 // What a rig makes outside its folder is written in the folder's ledger before
-// it is made. Close works from the ledger, and so does Sweep, which removes the
-// rigs whose owner is gone: a killed test run leaves nothing that the next one
-// does not clear. Not touched are /etc/cni, /var/lib/containerd,
-// /var/lib/kubelet and the system's containerd. The ip_forward switch, which
-// the bridge plugin turns on, is put back when the last rig goes.
+// it is made. Close uses the ledger, and so does Sweep, which removes the
+// rigs whose owner has ended: the next test run removes what a killed one left.
+// A rig does not touch /etc/cni, /var/lib/containerd, /var/lib/kubelet and the
+// system's containerd. Kernel settings that programs of a rig change, such as
+// ip_forward, are restored when the last rig is closed.
 //
-// States of a Rig: open (New parts may be started, in any order that makes
-// sense: runtime and cluster before kubelet), closed. A Rig belongs to one
-// goroutine; its parts may be used from several.
+// States of a Rig: open, closed. While it is open, parts may be started: runtime
+// and cluster before the kubelet. A Rig belongs to one goroutine; its parts may
+// be used from several.
 package rig

@@ -9,8 +9,8 @@ import (
 	"keelson/test/kit/fakecri"
 )
 
-// TestKubeletOfAnExternalAPI starts our kubelet on an API server and a runtime of this process: its
-// node is Ready there, also after a restart.
+// TestKubeletOfAnExternalAPI starts our kubelet with an API server and a runtime that run in the test's process. Its
+// node becomes Ready, also after a restart.
 func TestKubeletOfAnExternalAPI(t *testing.T) {
 	r := Start(t, Options{NoRuntime: true})
 	binary, err := OurKubelet(t.Context(), t.TempDir())

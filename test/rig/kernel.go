@@ -11,8 +11,8 @@ import (
 
 const procSys = "/proc/sys"
 
-// kernelSettings are what programs of a rig change for the whole machine: the
-// bridge plugin the first, kubelets the others.
+// kernelSettings are the settings of the whole machine that programs of a rig change. The bridge plugin changes the
+// first, kubelets the others.
 var kernelSettings = []string{
 	"net/ipv4/ip_forward",
 	"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops",
@@ -35,7 +35,7 @@ func readKernel(sys string) (map[string]string, error) {
 	return have, nil
 }
 
-// restoreKernel gives the settings the values that they had.
+// restoreKernel sets the settings to their former values.
 func restoreKernel(sys string, was map[string]string) error {
 	now, err := readKernel(sys)
 	if err != nil {
@@ -44,7 +44,7 @@ func restoreKernel(sys string, was map[string]string) error {
 	var errs []error
 	for name, value := range was {
 		if now[name] == value {
-			continue // a machine that allows no change has seen none
+			continue // not written: on a machine that allows no writes, nothing has changed
 		}
 		if err := os.WriteFile(filepath.Join(sys, name), []byte(value), 0); err != nil {
 			errs = append(errs, fmt.Errorf("restore setting of the kernel: %w", err))

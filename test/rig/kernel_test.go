@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// TestKernelSettings gives back what was changed, and leaves alone what this kernel
-// does not have.
+// TestKernelSettings: changed settings are restored. Settings that this kernel does not have are ignored.
 func TestKernelSettings(t *testing.T) {
 	sys := t.TempDir()
 	write := func(name, value string) {

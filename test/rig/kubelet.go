@@ -19,26 +19,26 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// KubeletConfig says which kubelet to start and how.
+// KubeletConfig describes the kubelet to start.
 type KubeletConfig struct {
 	Binary string // ours or upstream's
 	// Node is the node's name: the rig's name if empty.
 	Node string
 	// Endpoint of the runtime; the rig's own if empty.
 	Endpoint string
-	// BootstrapToken has the kubelet begin with this token and nothing else,
-	// instead of the node's certificate.
+	// BootstrapToken, if not empty, is the kubelet's only credential at its first start, instead of the node's
+	// certificate.
 	BootstrapToken string
 	// APIServer is where the kubelet finds the cluster's API server; the cluster's own URL if empty.
 	APIServer string
-	// Standalone leaves the control plane out even if the rig has one.
+	// Standalone starts the kubelet without an API server even if the rig has a control plane.
 	Standalone bool
-	// External, if not nil, is the API server instead of the cluster's. It is not asked about
-	// requests to the kubelet's own server.
+	// External, if not nil, is used instead of the cluster's API server. Requests to the kubelet's own server are
+	// not authorized by it.
 	External *ExternalAPI
 	Edit     func(*kubeletconfig.KubeletConfiguration)
 	Flags    []string
-	// Limits of the environment: further variables, as "K=V".
+	// Env are further environment variables, as "K=V".
 	Env []string
 }
 
@@ -53,7 +53,7 @@ type ExternalAPI struct {
 type Kubelet struct {
 	Node string
 	Root string // --root-dir
-	// DevicePlugins is where device plugins find our agent; upstream's has one place.
+	// DevicePlugins is the folder in which device plugins register with our agent. Upstream's folder is fixed.
 	DevicePlugins string
 	PodLogs       string
 	Manifests     string // staticPodPath
@@ -83,7 +83,7 @@ func (r *Rig) StartKubelet(ctx context.Context, cfg KubeletConfig) (*Kubelet, er
 	if k.Node == "" {
 		k.Node = r.Name
 	}
-	// Where it is, ours has device plugins look there, and not where the machine's do.
+	// If this folder exists, our agent uses it for device plugins instead of the machine's folder.
 	k.DevicePlugins = filepath.Join(k.Root, "device-plugins")
 	for _, d := range []string{k.Root, k.DevicePlugins, k.PodLogs, k.Manifests} {
 		if err := os.MkdirAll(d, 0o750); err != nil {
@@ -103,8 +103,7 @@ func (r *Rig) StartKubelet(ctx context.Context, cfg KubeletConfig) (*Kubelet, er
 	return k, k.Start(ctx)
 }
 
-// credentials are the node's for the API server, and an administrator's for
-// the kubelet's own server.
+// credentials issues the node's credentials for the API server, and an administrator's for the kubelet's own server.
 func (k *Kubelet) credentials() error {
 	pki := k.rig.pki
 	if api := k.cfg.External; api != nil {
@@ -166,8 +165,8 @@ func (k *Kubelet) credentials() error {
 
 func (k *Kubelet) bootstrap() string { return filepath.Join(k.rig.Dir, "bootstrap.kubeconfig") }
 
-// configure writes the configuration file: everything under the rig's folder,
-// addresses of the rig's own, and limits that do not interfere on a full disk.
+// configure writes the configuration file. All paths are in the rig's folder, addresses are the rig's own, and the
+// eviction limits are low enough for a full disk.
 func (k *Kubelet) configure() error {
 	r, no := k.rig, false
 	resolv := filepath.Join(r.Dir, "resolv.conf")
@@ -201,7 +200,7 @@ func (k *Kubelet) configure() error {
 		CgroupRoot:               r.n.cgroup(),
 		FailCgroupV1:             &no,
 		FailSwapOn:               &no,
-		MakeIPTablesUtilChains:   &no, // chains that upstream leaves behind
+		MakeIPTablesUtilChains:   &no, // upstream does not remove these chains
 		ClusterDNS:               []string{clusterDNS},
 		ClusterDomain:            "cluster.local",
 		MaxPods:                  250,
@@ -297,19 +296,19 @@ func (k *Kubelet) api() kubernetes.Interface {
 	return k.rig.Cluster.Client
 }
 
-// LogEnd is the end of the kubelet's log.
+// LogEnd returns the end of the kubelet's log.
 func (k *Kubelet) LogEnd() string {
 	p := process{log: k.LogFile}
 	return p.lastWords()
 }
 
-// Stop ends the kubelet in order; pods run on.
+// Stop ends the kubelet with SIGTERM. Pods continue to run.
 func (k *Kubelet) Stop() { k.proc.stop(30 * time.Second) }
 
-// Kill9 ends the kubelet at once; pods run on.
+// Kill9 ends the kubelet with SIGKILL. Pods continue to run.
 func (k *Kubelet) Kill9() { k.proc.kill() }
 
-// Freeze stops the kubelet's threads without ending it; Thaw lets them go on.
+// Freeze stops the kubelet's threads without ending it. Thaw resumes them.
 func (k *Kubelet) Freeze() { k.proc.signal(unix.SIGSTOP) }
 
 // Thaw undoes Freeze.
@@ -321,15 +320,14 @@ func (k *Kubelet) Restart(ctx context.Context) error {
 	return k.Start(ctx)
 }
 
-// Swap ends this kubelet and starts another binary in its place, on the same
-// folders and with the same configuration.
+// Swap ends this kubelet and starts another binary instead, with the same folders and configuration.
 func (k *Kubelet) Swap(ctx context.Context, binary string) error {
 	k.Stop()
 	k.cfg.Binary = binary
 	return k.Start(ctx)
 }
 
-// SetFlags has the kubelet started with these flags from now on, beside those that it always has.
+// SetFlags sets the additional flags of later starts.
 func (k *Kubelet) SetFlags(flags ...string) { k.cfg.Flags = flags }
 
 // Pid is the kubelet's process number.
@@ -338,7 +336,7 @@ func (k *Kubelet) Pid() int { return k.proc.Pid }
 // Done is closed when the kubelet has ended.
 func (k *Kubelet) Done() <-chan struct{} { return k.proc.done }
 
-// Get asks the kubelet's server, as an administrator.
+// Get requests a path from the kubelet's server as an administrator.
 func (k *Kubelet) Get(ctx context.Context, path string) (string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, k.URL+path, nil)
 	if err != nil {

@@ -17,14 +17,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// taken tells whether something else uses a number's bridge or addresses.
+// taken returns whether something else uses a number's bridge or addresses.
 func taken(n number) bool {
 	if _, err := net.InterfaceByName(n.bridge()); err == nil {
 		return true
 	}
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {
-		return false // making the bridge will tell
+		return false // then making the bridge fails with an error
 	}
 	for _, a := range addrs {
 		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Overlaps(n.pods()) {
@@ -34,9 +34,8 @@ func taken(n number) bool {
 	return false
 }
 
-// makeBridge makes the bridge before the first pod does, because its address
-// is also the node's: no other machine reaches it, and unlike a loopback
-// address a kubelet takes it for its own.
+// makeBridge makes the bridge before the CNI plugin does for the first pod, because its address is also the node's. No
+// other machine reaches this address, and a kubelet accepts it as its own, unlike a loopback address.
 func (r *Rig) makeBridge() error {
 	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -70,7 +69,7 @@ func (r *Rig) makeBridge() error {
 	return nil
 }
 
-// removeBridge takes the bridge down and away; that it is not there is fine.
+// removeBridge sets the bridge down and removes it. It is no error if the bridge does not exist.
 func removeBridge(name string) error {
 	if _, err := net.InterfaceByName(name); err != nil {
 		return nil
@@ -94,7 +93,7 @@ func removeBridge(name string) error {
 	return nil
 }
 
-// bridgeCall is an ioctl whose argument is the name alone.
+// bridgeCall makes an ioctl whose only argument is the name.
 func bridgeCall(socket int, request uintptr, name string) error {
 	var arg [unix.IFNAMSIZ]byte
 	copy(arg[:unix.IFNAMSIZ-1], name)
@@ -104,8 +103,8 @@ func bridgeCall(socket int, request uintptr, name string) error {
 	return nil
 }
 
-// conflist is the CNI configuration of the rig's network. No promiscuous mode:
-// the bridge plugin refuses it together with hairpin.
+// conflist returns the CNI configuration of the rig's network. It has no promiscuous mode, because the bridge plugin
+// rejects it together with hairpin mode.
 func (n number) conflist(data string) string {
 	return fmt.Sprintf(`{
   "cniVersion": "1.0.0",
@@ -125,17 +124,16 @@ func (n number) conflist(data string) string {
 `, n.name(), n.bridge(), data, n.pods())
 }
 
-// portmapChains are made by the port mapper once and shared by all networks.
+// portmapChains is the prefix of the chains that the port mapper makes once for all networks.
 const portmapChains = "CNI-HOSTPORT-"
 
-// noPortmapChains tells whether the port mapper has not been here yet.
+// noPortmapChains returns whether the port mapper has not made its chains yet.
 func noPortmapChains(ctx context.Context, path []string) (bool, error) {
 	rules, err := natRules(ctx, path)
 	return !bytes.Contains(rules, []byte(portmapChains)), err
 }
 
-// removeRules removes the address translation of a network, and the port
-// mapper's own chains if that is asked.
+// removeRules removes the NAT rules of a network. If shared is true, it also removes the port mapper's own chains.
 func removeRules(ctx context.Context, path []string, network string, shared bool) error {
 	rules, err := natRules(ctx, path)
 	if err != nil {
@@ -156,7 +154,7 @@ func removeRules(ctx context.Context, path []string, network string, shared bool
 func natRules(ctx context.Context, path []string) ([]byte, error) {
 	out, err := iptables(ctx, path, "iptables-save", "-t", "nat").Output()
 	if errors.Is(err, exec.ErrNotFound) {
-		return nil, nil // then no program translates addresses
+		return nil, nil // without iptables there are no rules
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read address translation: %w", err)
@@ -164,8 +162,7 @@ func natRules(ctx context.Context, path []string) ([]byte, error) {
 	return out, nil
 }
 
-// iptables runs a program of that family from the folders that the runtime
-// finds it in.
+// iptables returns the command of an iptables program, which is searched for in the same folders as by the runtime.
 func iptables(ctx context.Context, path []string, name string, args ...string) *exec.Cmd {
 	for _, dir := range append(path, "/usr/sbin", "/sbin") {
 		if p := filepath.Join(dir, name); executable(p) {
@@ -186,9 +183,8 @@ var (
 	jumpTarget = regexp.MustCompile(` -j (CNI-\S+)`)
 )
 
-// undo turns a saved nat table into the commands that remove a network's part
-// of it. The plugins write the network's name into a comment of each rule that
-// leads to a chain of a pod's own.
+// undo returns the commands that remove a network's rules and chains from a saved nat table. The plugins write the
+// network's name into a comment of each rule that jumps to the chain of a pod.
 func undo(saved, network string, shared bool) string {
 	var deletes []string
 	gone := map[string]bool{} // chains to remove
@@ -211,7 +207,7 @@ func undo(saved, network string, shared bool) string {
 		}
 		m := ruleLine.FindStringSubmatch(line)
 		if m == nil || gone[m[1]] {
-			continue // no rule, or it goes with its chain
+			continue // no rule, or it is removed with its chain
 		}
 		if to := jumpTarget.FindStringSubmatch(line); to != nil && gone[to[1]] || strings.Contains(line, mark) {
 			deletes = append(deletes, "-D"+line[2:])
@@ -225,7 +221,7 @@ func undo(saved, network string, shared bool) string {
 	for _, d := range deletes {
 		b.WriteString(d + "\n")
 	}
-	for _, verb := range []string{"-F ", "-X "} { // all empty before the first goes: they lead to each other
+	for _, verb := range []string{"-F ", "-X "} { // flush all before the first is removed: they jump to each other
 		for _, c := range order {
 			b.WriteString(verb + c + "\n")
 		}

@@ -19,14 +19,14 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// authority issues the certificates of one rig into a folder.
+// authority issues the certificates of one rig and writes them to a folder.
 type authority struct {
 	dir  string
 	cert *x509.Certificate
 	key  crypto.Signer
 }
 
-// subject is what a certificate is for.
+// subject describes a certificate to issue.
 type subject struct {
 	file   string // without .crt and .key
 	name   string
@@ -50,7 +50,7 @@ func newAuthority(dir string) (*authority, error) {
 	return a, a.sign("ca", template, key)
 }
 
-// issue makes a key and a certificate that serves as server's and client's.
+// issue makes a key and a certificate that is valid for servers and for clients.
 func (a *authority) issue(s subject) error {
 	key, err := a.newKey(s.file)
 	if err != nil {
@@ -132,7 +132,7 @@ func (a *authority) kubeconfig(server string, s subject) (string, error) {
 	return path, nil
 }
 
-// tokenKubeconfig writes a kubeconfig whose user has nothing but a token.
+// tokenKubeconfig writes a kubeconfig whose only credential is a token.
 func (a *authority) tokenKubeconfig(server, path, token string) error {
 	return writeTokenKubeconfig(
 		path,
@@ -141,7 +141,7 @@ func (a *authority) tokenKubeconfig(server, path, token string) error {
 	)
 }
 
-// kubeconfig writes a kubeconfig for the API server, which does not look at the token.
+// kubeconfig writes a kubeconfig for the API server. The server ignores the token.
 func (e *ExternalAPI) kubeconfig(path string) error {
 	return writeTokenKubeconfig(path, &clientcmdapi.Cluster{Server: e.URL, CertificateAuthorityData: e.CA}, "node")
 }

@@ -16,17 +16,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// program is what a process is started from.
+// program describes a process to start.
 type program struct {
 	name string // of the log file and in the ledger
 	kind string
 	path string
 	args []string
-	env  []string // beside the rig's own environment
+	env  []string // in addition to the rig's own environment
 	dir  string
 }
 
-// process is a running program: our child, or one found in the ledger.
+// process is a running program: a child process, or one from the ledger.
 type process struct {
 	name string
 	who
@@ -35,8 +35,8 @@ type process struct {
 	err  error         // how it ended, once done is closed
 }
 
-// start runs a program in a session of its own, so that an interrupt typed at
-// the terminal reaches us and not it, with its output appended to a log.
+// start runs a program and appends its output to a log. The program gets a session of its own, so that an interrupt at
+// the terminal does not reach it.
 func (r *Rig) start(p program) (*process, error) {
 	logFile := filepath.Join(r.Logs, p.name+".log")
 	out, err := os.OpenFile(logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
@@ -72,7 +72,7 @@ func (r *Rig) start(p program) (*process, error) {
 	return proc, nil
 }
 
-// stop asks the process to end and ends it after grace.
+// stop sends SIGTERM to the process, and SIGKILL after grace.
 func (p *process) stop(grace time.Duration) {
 	p.signal(unix.SIGTERM)
 	t := time.NewTimer(grace)
@@ -84,13 +84,13 @@ func (p *process) stop(grace time.Duration) {
 	}
 }
 
-// kill ends the process at once and waits until it is gone.
+// kill sends SIGKILL to the process and waits until it has ended.
 func (p *process) kill() {
 	p.signal(unix.SIGKILL)
 	<-p.done
 }
 
-// signal reaches the process itself, not a later one with its number.
+// signal sends a signal to the process. It never reaches a later process with the same number.
 func (p *process) signal(s unix.Signal) {
 	fd, err := unix.PidfdOpen(p.Pid, 0)
 	if err != nil {
@@ -98,17 +98,17 @@ func (p *process) signal(s unix.Signal) {
 	}
 	defer unix.Close(fd)
 	if p.alive() {
-		// The only failure left is that it ended meanwhile.
+		// The only possible error is that the process has ended meanwhile.
 		_ = unix.PidfdSendSignal(fd, s, nil, 0)
 	}
 }
 
-// failed is the error for a process that ended when it should not have.
+// failed returns the error for a process that ended unexpectedly.
 func (p *process) failed() error {
 	return fmt.Errorf("%s ended: %v\n%s", p.name, p.err, p.lastWords())
 }
 
-// lastWords is the end of the log.
+// lastWords returns the end of the log.
 func (p *process) lastWords() string {
 	data, err := os.ReadFile(p.log)
 	if err != nil {
@@ -118,8 +118,8 @@ func (p *process) lastWords() string {
 	return string(bytes.Join(lines[max(0, len(lines)-15):], []byte("\n")))
 }
 
-// until asks again and again whether the process is ready, and gives up when
-// it ends or the context does. Programs here offer no event for it.
+// until polls ready until it returns no error. It fails when the process or the context ends. The programs have no
+// event for their readiness.
 func (p *process) until(ctx context.Context, ready func(context.Context) error) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -132,7 +132,7 @@ func (p *process) until(ctx context.Context, ready func(context.Context) error) 
 			return nil
 		}
 		if ctx.Err() == nil {
-			last = err // else it only says that time is over
+			last = err // after the end of the context the error would only say that time is over
 		}
 		select {
 		case <-p.done:
@@ -144,13 +144,13 @@ func (p *process) until(ctx context.Context, ready func(context.Context) error) 
 	}
 }
 
-// identify reads when a process started, which with its number names it.
+// identify reads the start time of a process. Start time and number together identify it.
 func identify(pid int) (who, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return who{Pid: pid}, fmt.Errorf("identify process %d: %w", pid, err)
 	}
-	// The command in parentheses may hold anything; what follows is plain.
+	// The command in parentheses may contain any character. The fields after it are separated by spaces.
 	f := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
 	if len(f) < 20 {
 		return who{Pid: pid}, fmt.Errorf("identify process %d: unexpected stat %q", pid, data)
@@ -158,8 +158,7 @@ func identify(pid int) (who, error) {
 	return who{Pid: pid, Start: f[19]}, nil
 }
 
-// alive tells whether the process is there; one that waits to be collected
-// counts as gone.
+// alive returns whether the process exists and is not a zombie.
 func (w who) alive() bool {
 	now, err := identify(w.Pid)
 	if err != nil || now.Start != w.Start {
@@ -169,7 +168,7 @@ func (w who) alive() bool {
 	return err == nil && !bytes.Contains(data, []byte(") Z "))
 }
 
-// adopt makes a process of a ledger entry.
+// adopt returns the process of a ledger entry.
 func adopt(e entry, logs string) *process {
 	p := &process{name: e.Name, who: e.who, log: filepath.Join(logs, e.Name+".log"), done: make(chan struct{})}
 	go func() {

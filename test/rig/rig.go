@@ -12,19 +12,18 @@ import (
 	"keelson/test/parts"
 )
 
-// Config says what a rig is opened for.
+// Config configures a rig.
 type Config struct {
-	// Purpose is a word such as "test", "cluster" or "run"; Find and Remove go by it.
+	// Purpose is a word such as "test", "cluster" or "run". Find and Remove select rigs by it.
 	Purpose string
-	// Detached rigs outlive the process that opened them: Sweep leaves them
-	// alone, Remove removes them.
+	// Detached rigs are kept when the process that opened them ends. Sweep does not remove them, Remove does.
 	Detached bool
 	// Parts finds the programs. Required.
 	Parts *parts.Builder
 	Log   *slog.Logger
 }
 
-// Rig is a folder, a number, and what has been started on it.
+// Rig is a folder, a number, and the programs that were started for it.
 type Rig struct {
 	Dir  string // everything the rig keeps in files
 	Logs string // one file per program
@@ -42,8 +41,8 @@ type Rig struct {
 	log   *slog.Logger
 }
 
-// Open claims a number and makes the rig's folder. It sweeps first, so that
-// what a killed run left does not pile up.
+// Open claims a number and makes the rig's folder. It sweeps first, so that the remains of killed runs do not
+// accumulate.
 func Open(ctx context.Context, cfg Config) (*Rig, error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("open rig: containers, mounts and bridges need root")
@@ -61,7 +60,7 @@ func Open(ctx context.Context, cfg Config) (*Rig, error) {
 	return r, nil
 }
 
-// claim takes the first free number: making the folder is the claim.
+// claim claims the first free number by making its folder.
 func (r *Rig) claim() error {
 	for n := number(1); n <= maxNumber; n++ {
 		dir := n.folder(os.TempDir())
@@ -82,9 +81,9 @@ func (r *Rig) claim() error {
 	return fmt.Errorf("all %d numbers are taken: see %s*", maxNumber, filepath.Join(os.TempDir(), prefix))
 }
 
-// furnish makes what every rig has.
+// furnish makes the parts that every rig has.
 func (r *Rig) furnish() error {
-	// containerd's folder of shim sockets may have 42 bytes, and lies in ours.
+	// The path of containerd's folder of shim sockets may have 42 bytes. That folder lies in the rig's.
 	if len(r.Dir) > 38 {
 		return fmt.Errorf("folder %s is too long for sockets: set TMPDIR to a shorter one", r.Dir)
 	}
@@ -100,7 +99,7 @@ func (r *Rig) furnish() error {
 	return r.makeBridge()
 }
 
-// Close ends everything the rig started and removes everything it made.
+// Close ends all programs that the rig started and removes everything that it made.
 func (r *Rig) Close(ctx context.Context) error {
 	if err := r.book.demolish(ctx, r.log); err != nil {
 		return fmt.Errorf("close rig %s: %w", r.Name, err)

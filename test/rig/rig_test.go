@@ -15,8 +15,7 @@ import (
 	"keelson/test/parts"
 )
 
-// TestUpstreamKubeletOnTheRig shows that the rig is a cluster: upstream's
-// kubelet runs a Deployment on it.
+// TestUpstreamKubeletOnTheRig shows that the rig is a working cluster: upstream's kubelet runs a Deployment on it.
 func TestUpstreamKubeletOnTheRig(t *testing.T) {
 	b, err := parts.New(os.Stderr)
 	if err != nil {

@@ -22,14 +22,14 @@ import (
 
 const socketName = "cri.sock"
 
-// RuntimeConfig says which runtime to start.
+// RuntimeConfig describes the runtime to start.
 type RuntimeConfig struct {
 	// Source is "built" (default: the pinned versions), "debian" (the running
 	// release's, unpacked), "path" (what PATH has) or "any" (PATH, else Debian).
 	Source string
-	// Images are archives to import beside the project's own images.
+	// Images are archives to import in addition to the project's own images.
 	Images []string
-	// Checkpoints has the runtime find criu.
+	// Checkpoints adds criu to the runtime's PATH.
 	Checkpoints bool
 }
 
@@ -46,7 +46,7 @@ type Runtime struct {
 	proc *process
 }
 
-// Endpoint is the socket as a kubelet's configuration names it.
+// Endpoint returns the socket in the form of a kubelet's configuration.
 func (rt *Runtime) Endpoint() string { return "unix://" + rt.Socket }
 
 // StartRuntime starts containerd and imports the project's images.
@@ -116,8 +116,8 @@ func (rt *Runtime) configure() error {
 		RestrictOOM: !mayLowerOOMScore(),
 		Old:         strings.HasPrefix(rt.Parts.Version, "1."),
 	}
-	// Users of pods that have users of their own look their root up from the
-	// runtime's directory, which it would make for itself alone.
+	// Processes of pods with user namespaces must be able to enter the runtime's directory to reach their root.
+	// containerd would make it accessible only to itself.
 	for _, d := range []string{"cni", "cdi", "s", "containerd"} {
 		if err := os.MkdirAll(filepath.Join(dir, d), 0o711); err != nil {
 			return err
@@ -149,7 +149,7 @@ func (rt *Runtime) Start(ctx context.Context) error {
 			return err
 		}
 		for _, c := range st.Status.Conditions {
-			// containerd has a third condition, that no use is deprecated.
+			// containerd has a third condition, about deprecated features, which is ignored.
 			if !c.Status && (c.Type == cri.RuntimeReady || c.Type == cri.NetworkReady) {
 				return fmt.Errorf("%s: %s: %s", c.Type, c.Reason, c.Message)
 			}
@@ -158,25 +158,25 @@ func (rt *Runtime) Start(ctx context.Context) error {
 	})
 }
 
-// Kill9 ends containerd the hard way; containers and shims run on.
+// Kill9 ends containerd with SIGKILL. Containers and shims continue to run.
 func (rt *Runtime) Kill9() { rt.proc.kill() }
 
-// Stop ends containerd in order; containers and shims run on.
+// Stop ends containerd with SIGTERM. Containers and shims continue to run.
 func (rt *Runtime) Stop() { rt.proc.stop(10 * time.Second) }
 
-// Freeze stops containerd from answering without ending it; Thaw lets it go on.
+// Freeze stops containerd's threads without ending it. Thaw resumes them.
 func (rt *Runtime) Freeze() { rt.proc.signal(unix.SIGSTOP) }
 
 // Thaw undoes Freeze.
 func (rt *Runtime) Thaw() { rt.proc.signal(unix.SIGCONT) }
 
-// Done is closed when containerd, as it was last started, has ended.
+// Done is closed when the containerd that was started last has ended.
 func (rt *Runtime) Done() <-chan struct{} { return rt.proc.done }
 
 // Pid is containerd's process number.
 func (rt *Runtime) Pid() int { return rt.proc.Pid }
 
-// Import makes the images of an archive known to the CRI.
+// Import imports the images of an archive into the namespace of the CRI.
 func (rt *Runtime) Import(ctx context.Context, archive string) error {
 	args := []string{"--address", rt.Socket, "--namespace", "k8s.io", "images", "import"}
 	if s := snapshotter(rt.rig.Dir); s != overlay {

@@ -14,18 +14,17 @@ import (
 	"keelson/test/parts"
 )
 
-// Options say what Start starts.
+// Options describe what Start starts.
 type Options struct {
 	Runtime *RuntimeConfig // the built runtime, if nil and not NoRuntime
 	Cluster bool
 	Kubelet *KubeletConfig // none if nil
-	// NoRuntime is for kubelets that are pointed at another endpoint.
+	// NoRuntime is for kubelets whose endpoint is another runtime.
 	NoRuntime bool
 }
 
-// Start opens a rig for a test, starts what the options say and removes
-// everything when the test ends. A test that fails shows the ends of the logs.
-// Without root the test is skipped.
+// Start opens a rig for a test, starts the parts that the options name, and removes everything when the test ends. If
+// the test fails, the ends of the logs are printed. Without root the test is skipped.
 func Start(t testing.TB, o Options) *Rig {
 	t.Helper()
 	need.Root(t, "running containers")
@@ -71,8 +70,7 @@ func Start(t testing.TB, o Options) *Rig {
 	return r
 }
 
-// ShowLogs prints the end of every log, and keeps the whole of them where
-// KEELSON_RIG_LOGS says.
+// ShowLogs prints the end of every log. If KEELSON_RIG_LOGS names a folder, it also copies the whole logs there.
 func (r *Rig) ShowLogs(t testing.TB) {
 	t.Helper()
 	for _, f := range named(r.Logs, "*.log") {
@@ -95,8 +93,8 @@ func (r *Rig) ShowLogs(t testing.TB) {
 	t.Logf("whole logs in %s", dst)
 }
 
-// KeepLogs copies all logs to a new folder, where they outlive the rig. The folder is made in dir, or
-// among temporary files if dir is empty.
+// KeepLogs copies all logs to a new folder that is kept when the rig is closed. The folder is made in dir, or in the
+// temporary folder if dir is empty.
 func (r *Rig) KeepLogs(dir string) (string, error) {
 	dst, err := os.MkdirTemp(dir, "logs-of-"+r.Name+"-")
 	if err != nil {
@@ -108,8 +106,8 @@ func (r *Rig) KeepLogs(dir string) (string, error) {
 	return dst, nil
 }
 
-// OurKubelet compiles the project's kubelet into a folder and returns its
-// file. KEELSON_KUBELET names a binary to use instead.
+// OurKubelet compiles the project's kubelet into a folder and returns its path. If KEELSON_KUBELET names a binary,
+// that is used instead.
 func OurKubelet(ctx context.Context, dir string) (string, error) {
 	if given := os.Getenv("KEELSON_KUBELET"); given != "" {
 		return given, nil

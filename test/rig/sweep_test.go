@@ -20,7 +20,7 @@ import (
 	"keelson/test/parts"
 )
 
-// TestMain lets the test binary be the process that is killed.
+// TestMain: if RIG_TEST_CHILD is set, the test binary is the child process that a test kills.
 func TestMain(m *testing.M) {
 	if os.Getenv("RIG_TEST_CHILD") != "" {
 		if err := child(context.Background()); err != nil {
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// child opens a rig with a running container, says so and waits to be killed.
+// child opens a rig, starts a container, prints the rig's name and waits until it is killed.
 func child(ctx context.Context) error {
 	b, err := parts.New(os.Stderr)
 	if err != nil {
@@ -49,7 +49,7 @@ func child(ctx context.Context) error {
 		return err
 	}
 	fmt.Println(r.n.name(), rt.Pid())
-	_, err = io.Copy(io.Discard, os.Stdin) // until killed, or the parent is gone
+	_, err = io.Copy(io.Discard, os.Stdin) // until killed, or until the parent has ended
 	return err
 }
 
@@ -79,8 +79,8 @@ func runContainer(ctx context.Context, rt *Runtime, name string) (string, error)
 	return c.ContainerId, err
 }
 
-// TestSweepRemovesWhatAKilledRunLeft kills a process that owns a rig, and the
-// rig's containerd, with a container running.
+// TestSweepRemovesWhatAKilledRunLeft kills the owner of a rig and the rig's containerd while a container runs. Sweep
+// removes all remains.
 func TestSweepRemovesWhatAKilledRunLeft(t *testing.T) {
 	need.Root(t, "running containers")
 	for _, source := range []string{"built", "debian"} {
@@ -134,8 +134,7 @@ func TestSweepRemovesWhatAKilledRunLeft(t *testing.T) {
 	}
 }
 
-// TestTwoRigsAtOnce runs a container in each of two rigs, and closing the one
-// leaves the other's alone.
+// TestTwoRigsAtOnce runs a container in each of two rigs. Closing one rig does not affect the other's container.
 func TestTwoRigsAtOnce(t *testing.T) {
 	a, b := Start(t, Options{}), Start(t, Options{Runtime: &RuntimeConfig{Source: "debian"}})
 	var ids []string
@@ -162,7 +161,7 @@ func TestTwoRigsAtOnce(t *testing.T) {
 	}
 }
 
-// remains lists what there is of a rig on this machine.
+// remains lists what is left of a rig on this machine.
 func remains(t *testing.T, name string) []string {
 	t.Helper()
 	var n number

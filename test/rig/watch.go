@@ -14,26 +14,26 @@ import (
 // watchCall is the Watch method of any typed client.
 type watchCall func(context.Context, metav1.ListOptions) (watch.Interface, error)
 
-// event is one change of the object that is watched.
+// event is one change of the watched object.
 type event[T runtime.Object] struct {
 	object T
 	gone   bool
 }
 
-// untilThere returns when an object of that name is there.
+// untilThere returns when an object of that name exists.
 func untilThere(ctx context.Context, call watchCall, name string) error {
 	_, err := untilEvent(ctx, call, name, func(e event[runtime.Object]) bool { return !e.gone }, nil)
 	return err
 }
 
-// until returns the object once it is as wanted.
+// until waits until want returns true for the object, and returns the object.
 func until[T runtime.Object](ctx context.Context, call watchCall, name string, want func(T) bool) (T, error) {
 	return untilEvent(ctx, call, name, func(e event[T]) bool { return !e.gone && want(e.object) }, nil)
 }
 
-// untilEvent watches one object until an event is as wanted. A watch without a
-// resource version begins with what is there. When the server ends a watch, or
-// is away, it begins again. before, when given, is asked once a watch is open.
+// untilEvent watches one object until want returns true for an event. A watch without a resource version begins with
+// the current objects. If the server ends the watch or cannot be reached, a new watch is opened. before, if not nil,
+// is called when a watch is open: if it returns true, untilEvent returns.
 func untilEvent[T runtime.Object](
 	ctx context.Context,
 	call watchCall,
@@ -48,7 +48,7 @@ func untilEvent[T runtime.Object](
 			if ctx.Err() != nil {
 				return last, waited(ctx, name, last)
 			}
-			pause := time.NewTimer(100 * time.Millisecond) // the server is away
+			pause := time.NewTimer(100 * time.Millisecond) // the server cannot be reached
 			select {
 			case <-ctx.Done():
 			case <-pause.C:
@@ -80,7 +80,7 @@ func untilEvent[T runtime.Object](
 	}
 }
 
-// waited says how the object was when the time was over.
+// waited returns the error of a wait that timed out, with the last seen state of the object.
 func waited(ctx context.Context, name string, last any) error {
 	state := "never seen"
 	switch o := last.(type) {

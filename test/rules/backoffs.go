@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// ownBackoffs are the files that double a pause by hand, and why.
+// ownBackoffs are the files that double a pause by hand, with the reason.
 var ownBackoffs = map[string]string{
 	"internal/runtime/image/plan.go":   "the pause is part of the decision about a pull, which is data",
 	"internal/pods/podplan/backoff.go": "the pause is part of the decision about a restart, which is data",
@@ -24,8 +24,8 @@ var doubles = regexp.MustCompile(
 	`m(in|ax)\(2 ?\*|min\([\w.]+ ?\* ?2\b|(?i:pause|wait|delay|retry)\w* \*= 2|(?i:min|first)\w* ?<<`,
 )
 
-// Backoffs returns a sentence for each line below a directory that doubles a pause by hand, in place of
-// clock.Backoff or package reconcile. root is the directory that names in ownBackoffs begin at.
+// Backoffs returns a message for each line below a directory that doubles a pause by hand instead of using
+// clock.Backoff or package reconcile. The names in ownBackoffs are relative to root.
 func Backoffs(root, dir string) (violations []string, used map[string]bool, err error) {
 	used = map[string]bool{}
 	err = filepath.WalkDir(filepath.Join(root, dir), func(path string, e fs.DirEntry, err error) error {

@@ -14,13 +14,13 @@ import (
 	"strings"
 )
 
-// claimed is what the tests say of one row of the parity inventory.
+// claimed holds the claims of the tests about one row of the parity inventory.
 type claimed struct {
 	whole, differs []string         // the tests
 	parts          map[int][]string // by the number of tests that prove the row together
 }
 
-// claims are what all tests say, by row.
+// claims holds the claims of all tests by row.
 type claims map[string]*claimed
 
 func (c claims) of(row string) *claimed {
@@ -30,8 +30,8 @@ func (c claims) of(row string) *claimed {
 	return c[row]
 }
 
-// Claims finds rows whose claims cannot add up, whether or not the tests pass: parts that
-// are fewer or more than they say, and rows that are claimed in two ways.
+// Claims finds rows with inconsistent claims, whether or not the tests pass: the number of parts differs from the
+// number that they state, or the row is claimed in two ways.
 func Claims(files fs.FS) (violations []string, read int, err error) {
 	all := claims{}
 	err = fs.WalkDir(files, ".", func(path string, e fs.DirEntry, err error) error {
@@ -39,7 +39,7 @@ func Claims(files fs.FS) (violations []string, read int, err error) {
 		case err != nil:
 			return err
 		case !e.IsDir():
-		case path == ".git" || path == "test/kit/parity": // which makes claims to test itself
+		case path == ".git" || path == "test/kit/parity": // its tests make claims to test the package itself
 			return fs.SkipDir
 		default:
 			return nil

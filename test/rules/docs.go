@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Docs returns a sentence for each directory below dir that has no doc.go with a package comment: for packages, and
-// for rooms, which have packages below them and nothing but a doc.go of their own.
+// Docs returns a message for each directory below dir that has no doc.go with a package comment. This applies to
+// packages and to rooms. A room has packages below it, and its only own file is a doc.go.
 func Docs(root, dir string) ([]string, error) {
 	dirs := map[string]bool{}
 	top := filepath.Join(root, dir)

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// Package is what `go list` tells about one package.
+// Package is the output of `go list` for one package.
 type Package struct {
 	ImportPath string
 	Doc        string   // first sentence of the package comment
@@ -21,9 +21,8 @@ type Package struct {
 	Module     *struct{ Path string }
 }
 
-// List reads every package of the module in dir and everything they import.
-// A package that does not build is listed all the same: its imports are what
-// matters here, and the compiler reports the rest.
+// List lists every package of the module in dir and all packages that they import. It also lists packages that do not
+// build, because only their imports are needed.
 func List(dir string) ([]Package, error) {
 	cmd := exec.Command("go", "list", "-e", "-deps", "-tags", "grpcnotrace",
 		"-json=ImportPath,Doc,GoFiles,Imports,Module", "./...")
@@ -47,8 +46,7 @@ func List(dir string) ([]Package, error) {
 	}
 }
 
-// Comments returns a sentence for each package of the module that has code
-// but no package comment.
+// Comments returns a message for each package of the module that has code but no package comment.
 func Comments(pkgs []Package) []string {
 	var out []string
 	for _, p := range pkgs {
@@ -64,19 +62,18 @@ func Comments(pkgs []Package) []string {
 	return out
 }
 
-// shunned are libraries that the product does without, because each of them
-// costs megabytes of binary and memory, or because it is the program we
-// replace.
+// shunned are the libraries that the product must not import. Each of them costs megabytes of binary and memory, or is
+// the program that this agent replaces.
 var shunned = []string{
 	"k8s.io/kubernetes",
 	"k8s.io/client-go/kubernetes",
 	"k8s.io/client-go/informers",
 	"k8s.io/client-go/listers",
-	"golang.org/x/net/trace", // calls methods by their names, so that the linker removes none
+	"golang.org/x/net/trace", // calls methods by name, so that the linker cannot remove unused methods
 }
 
-// Shunned returns a sentence for each product package that draws in one of
-// the shunned libraries, directly or through another library.
+// Shunned returns a message for each product package that imports one of the shunned libraries, directly or through
+// another library.
 func Shunned(pkgs []Package) []string {
 	byPath := map[string]Package{}
 	for _, p := range pkgs {
@@ -89,7 +86,7 @@ func Shunned(pkgs []Package) []string {
 		}
 		for _, imp := range p.Imports {
 			if _, own := productPath(imp); own {
-				continue // that package answers for itself
+				continue // that package is checked on its own
 			}
 			if chain := pathToShunned(byPath, imp, map[string]bool{}); chain != nil {
 				out = append(out,
@@ -126,8 +123,7 @@ func pathToShunned(byPath map[string]Package, from string, seen map[string]bool)
 
 var namesUpstream = regexp.MustCompile(`(?m)^.*\bk8s\.io/kubernetes\s.*$`)
 
-// GoMod returns a sentence if the text of the product's go.mod names
-// upstream's module.
+// GoMod returns a message for each line of the product's go.mod that names upstream's module.
 func GoMod(text string) []string {
 	var out []string
 	for _, line := range namesUpstream.FindAllString(text, -1) {

@@ -14,15 +14,15 @@ const Module = "keelson"
 // lower one.
 type Layer int
 
-// The layers, from the floor up.
+// The layers, from the lowest to the highest.
 const (
 	Floor     Layer = iota + 1 // vocabulary and pure decisions
-	Adapter                    // speaks to the outside
-	Subsystem                  // owns a fact, does a job
-	Driver                     // decides when
+	Adapter                    // talks to other programs and the kernel
+	Subsystem                  // owns a part of the state, performs one task
+	Driver                     // decides when the subsystems act
 	Config                     // flags, configuration file, gates
-	ConfigUse                  // compares the configuration with the machine, applies changes of it
-	App                        // builds every part and joins them
+	ConfigUse                  // compares the configuration with the machine, applies changes of the configuration
+	App                        // builds all parts and connects them
 	Command                    // the binary
 )
 
@@ -30,9 +30,8 @@ func (l Layer) String() string {
 	return [...]string{"?", "floor", "adapter", "subsystem", "driver", "config", "config use", "app", "command"}[l]
 }
 
-// layers is the import table, and the list of all product packages. A package
-// below one of these (internal/storage/volume/csi) belongs to its parent's
-// layer and is listed only if it does not.
+// layers is the import table and the list of all product packages. A package below one of these
+// (internal/storage/volume/csi) belongs to the layer of its parent. It is listed only if its layer differs.
 var layers = map[string]Layer{
 	"cmd/kubelet":     Command,
 	"internal/app":    App,
@@ -101,18 +100,17 @@ var layers = map[string]Layer{
 	"internal/resources/numa":              Floor,
 }
 
-// rooms group packages; the doc.go of each says what happens inside. They hold no
-// code, so they import nothing of the product and nothing imports them.
+// rooms are directories that group packages. The doc.go of each describes its packages. Rooms have no code: they import
+// no product package, and no package imports them.
 var rooms = []string{
 	"internal/pods", "internal/runtime", "internal/storage", "internal/resources",
 	"internal/host", "internal/api", "internal/serve",
 }
 
-// emptyNames say nothing about what a package is for.
+// emptyNames are package names that do not describe a purpose.
 var emptyNames = []string{"util", "utils", "common", "helper", "helpers", "types", "base", "misc"}
 
-// Layers checks every product package against the table and returns one
-// sentence per violation.
+// Layers checks every product package against the table and returns one message per violation.
 func Layers(pkgs []Package) []string {
 	var out []string
 	for _, p := range pkgs {
@@ -149,7 +147,7 @@ func Layers(pkgs []Package) []string {
 	return out
 }
 
-// forbidden says why a package may not import another one, or "" if it may.
+// forbidden returns why a package may not import another one, or "" if it may.
 func forbidden(rel string, from Layer, fromRoot string, to string) string {
 	below, toRoot, known := layerOf(to)
 	switch {

@@ -11,12 +11,13 @@ import (
 
 const (
 	maxColumns = 120 // a tab counts as one
-	// longText is how long a string is at least that may make its line longer. A shorter one leaves room to break the
-	// line before it.
+	// longText is the minimum length of a string whose line may be longer than maxColumns. Before a shorter string the
+	// line can be broken.
 	longText = 60
 )
 
-// Lines finds the lines of Go files that are longer than maxColumns. Those of raw strings and of long strings may be.
+// Lines finds the lines of Go files that are longer than maxColumns. Lines of raw strings and of long strings are
+// allowed.
 func Lines(files fs.FS) (violations []string, read int, err error) {
 	every := func(string, fs.DirEntry) bool { return true }
 	var failed error
@@ -47,7 +48,7 @@ func Lines(files fs.FS) (violations []string, read int, err error) {
 	return violations, read, nil
 }
 
-// linesOfTexts are the lines of a file that may be long, because breaking them would break a text.
+// linesOfTexts returns the lines of a file that may be long because breaking them would break a text.
 func linesOfTexts(file source) map[int]bool {
 	lines := map[int]bool{}
 	ast.Inspect(file.File, func(n ast.Node) bool {

@@ -9,12 +9,12 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// ofNetworkPlugins is what a program that calls network plugins cannot do without:
-// their library, or the variable and the directories of their protocol.
+// ofNetworkPlugins are words that every program that calls network plugins contains: their library, or the variable and
+// the directories of their protocol.
 var ofNetworkPlugins = []string{"containernetworking", "CNI_COMMAND", "/opt/cni", "cni/net.d"}
 
-// Networks of pods are the runtime's to make: the agent knows no network plugin, only
-// whether the runtime says that its network is ready.
+// TestNoNetworkPluginIsCalled: the runtime makes the networks of pods. The agent calls no network plugin. It only reads
+// the NetworkReady condition of the runtime.
 func TestNoNetworkPluginIsCalled(t *testing.T) {
 	parity.ProvesPart(t, 2, "PLUG-36")
 	read := 0

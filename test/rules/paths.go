@@ -12,7 +12,7 @@ import (
 var quotedPath = regexp.MustCompile("`((?:internal|cmd|test|tools|docs|pods|runtime|storage|resources|host|api|serve)" +
 	"(?:/[a-z0-9_.-]+)+)`")
 
-// Paths returns a sentence for each path that a document names and that does not exist, and the number of paths.
+// Paths returns a message for each path in a document that does not exist, and the number of all paths.
 func Paths(root fs.FS, document string) (violations []string, found int, err error) {
 	data, err := fs.ReadFile(root, document)
 	if err != nil {

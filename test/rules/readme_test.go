@@ -12,7 +12,7 @@ var (
 	makeLine = regexp.MustCompile("(?m)(?:^ +|`)make ([a-z][a-z-]*)")
 )
 
-// TestDocumentsNameTargetsThatExist holds the commands that a newcomer reads to the Makefile.
+// TestDocumentsNameTargetsThatExist checks that the make targets in the documents exist in the Makefile.
 func TestDocumentsNameTargetsThatExist(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(root, "mk", "*.mk"))
 	if err != nil {
@@ -40,7 +40,7 @@ func TestDocumentsNameTargetsThatExist(t *testing.T) {
 	}
 }
 
-// TestDocumentsLinkToFilesThatExist follows the README's links.
+// TestDocumentsLinkToFilesThatExist checks the links of the README.
 func TestDocumentsLinkToFilesThatExist(t *testing.T) {
 	for _, m := range regexp.MustCompile(`\]\(([^):#]+)\)`).FindAllStringSubmatch(read(t,
 		filepath.Join(root, "README.md")), -1) {

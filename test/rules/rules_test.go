@@ -135,7 +135,7 @@ func TestGoModCatches(t *testing.T) {
 	check(t, GoMod("require k8s.io/kubelet v0.36.3\nrequire k8s.io/api v0.36.3 // as k8s.io/kubernetes-sigs\n"), "")
 }
 
-// check wants exactly one violation that says want, or none for "".
+// check fails unless there is exactly one violation that contains want, or none if want is "".
 func check(t *testing.T, got []string, want string) {
 	t.Helper()
 	switch {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// maxFields is how many fields a struct may have; one that an embedded struct brings counts there.
+// maxFields is the maximum number of fields of a struct. Fields of an embedded struct count for that struct.
 const maxFields = 25
 
 // Sizes finds the struct types of the product that have more fields than maxFields.
@@ -38,7 +38,7 @@ func Sizes(files fs.FS) (violations []string, read int, err error) {
 	return violations, read, nil
 }
 
-// countFields is the number of fields; a line may declare several.
+// countFields returns the number of fields. A line may declare several.
 func countFields(s *ast.StructType) (n int) {
 	for _, f := range s.Fields.List {
 		n += max(len(f.Names), 1)

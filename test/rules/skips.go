@@ -8,9 +8,8 @@ import (
 	"slices"
 )
 
-// Skips finds calls of the Skip methods of package testing. Tests skip through
-// test/kit/need, where continuous integration can turn a skip into a failure. Modules
-// of their own, which cannot import it, are left out.
+// Skips finds calls of the Skip methods of package testing. Tests must skip through test/kit/need, where continuous
+// integration can turn a skip into a failure. Other modules are ignored, because they cannot import that package.
 func Skips(files fs.FS) (violations []string, read int, err error) {
 	importsNeed := func(p string, e fs.DirEntry) bool {
 		if !e.IsDir() || p == "." {

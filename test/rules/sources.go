@@ -8,7 +8,7 @@ import (
 	"path"
 )
 
-// source is a Go file, parsed.
+// source is a parsed Go file.
 type source struct {
 	*ast.File
 	set *token.FileSet
@@ -17,8 +17,8 @@ type source struct {
 // at is the file, line and column of a node.
 func (s source) at(n ast.Node) token.Position { return s.set.Position(n.Pos()) }
 
-// eachSource parses the Go files below a directory that keep accepts, and returns how many these are. No
-// directory is entered that keep refuses.
+// eachSource parses the Go files below a directory for which keep returns true, and returns their number. It skips
+// directories for which keep returns false.
 func eachSource(
 	files fs.FS, dir string, keep func(p string, e fs.DirEntry) bool, look func(source),
 ) (read int, err error) {

@@ -11,10 +11,10 @@ import (
 	"strings"
 )
 
-// unguarded are the functions that start goroutines or timers in which a panic ends the agent, by file, and why
-// that is so.
+// unguarded are the functions that start goroutines or timers in which a panic ends the agent, by file, with the
+// reason.
 var unguarded = map[string]string{
-	// Parts that serve the whole node: decision 0136 has their panics end the agent.
+	// Parts that serve the whole node: by decision 0136, their panics end the agent.
 	"internal/app/group.go start":                             "it recovers itself, names the part, and ends the agent",
 	"internal/host/setup/lock.go HoldLock":                    "the lock of the root directory is the agent's own",
 	"internal/api/identity/rotator.go Run":                    "without a certificate no pod is served",
@@ -34,7 +34,7 @@ var unguarded = map[string]string{
 	"internal/runtime/container/idleprobe.go probeIdle":       "how many calls the runtime is sent at once",
 	"internal/runtime/container/callqueue.go grantLocked":     "the queue in which all calls to the runtime wait",
 
-	// What they run is contained further in.
+	// The functions that they run contain panics themselves.
 	"internal/pods/podsync/syncer.go withWorker":     "the worker of a pod contains each turn",
 	"internal/pods/podsync/tasks.go spawn":           "runner.run contains the step and what reads its effect",
 	"internal/resources/dra/drivers.go followLocked": "it waits for two goroutines that are contained",
@@ -50,9 +50,9 @@ var unguarded = map[string]string{
 	"internal/storage/volume/progress.go withProgressTimeout": "the timer cancels the context of an attempt",
 }
 
-// Starts returns a sentence for each goroutine and timer below a directory that is started without containing
-// panics. A start contains them if what it runs calls package panics, or a function of the same package that does,
-// or that calls one that does. root is the directory that names in unguarded begin at.
+// Starts returns a message for each goroutine and timer below a directory that does not contain panics. The started
+// function contains them if it calls package panics, or a function of the same package that does so, directly or
+// through one further function. The names in unguarded are relative to root.
 func Starts(root, dir string) (violations []string, used map[string]bool, err error) {
 	used = map[string]bool{}
 	err = filepath.WalkDir(filepath.Join(root, dir), func(path string, e fs.DirEntry, err error) error {
@@ -127,7 +127,7 @@ func startsIn(root, dir string, used map[string]bool) ([]string, error) {
 	return out, nil
 }
 
-// startsOf are what goroutines and timers in a body run.
+// startsOf returns the functions that goroutines and timers in a body run.
 func startsOf(body ast.Node) []ast.Node {
 	var out []ast.Node
 	ast.Inspect(body, func(n ast.Node) bool {
@@ -149,7 +149,7 @@ func startsOf(body ast.Node) []ast.Node {
 	return out
 }
 
-// asCall is what a function that is handed over does: a literal's body, or the call of a named one.
+// asCall returns the code of a function argument: the body of a literal, or a call of a named function.
 func asCall(f ast.Expr) ast.Node {
 	if lit, ok := f.(*ast.FuncLit); ok {
 		return lit.Body
@@ -169,13 +169,13 @@ func callsAny(n ast.Node, match func(ast.Expr) bool) bool {
 	return found
 }
 
-// isPanics reports whether a function is of package panics.
+// isPanics reports whether a function belongs to package panics.
 func isPanics(f ast.Expr) bool {
 	sel, ok := f.(*ast.SelectorExpr)
 	return ok && nameOf(sel.X) == "panics"
 }
 
-// nameOf is the last name of an expression.
+// nameOf returns the last name of an expression.
 func nameOf(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.Ident:

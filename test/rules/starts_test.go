@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A panic in a goroutine or a timer ends the process, wherever it was started from (decision 0136).
+// TestStartsContainPanics: an uncontained panic in any goroutine or timer ends the process (decision 0136).
 func TestStartsContainPanics(t *testing.T) {
 	violations, used, err := Starts(root, "internal")
 	if err != nil {

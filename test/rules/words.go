@@ -14,36 +14,37 @@ import (
 	"unicode"
 )
 
-// A refused word is literary where the trade has a term. Prose is a pattern for comments, string literals and
-// documents; name is a pattern for one word of an identifier (pod in podUID), "" if identifiers may have it.
+// A refused word or phrase is literary where the trade has a term. The pattern is for comments, string literals,
+// documents, and the words of identifiers, see [camelWords].
 type refused struct {
-	prose, name, instead string
+	pattern, instead string
 }
 
-// refusedWords is the list. Patterns match whole words, in either case; a space matches a line break too.
+// refusedWords is the list. Patterns match whole words, in either case; a space matches a line break too, and in an
+// identifier the beginning of a word.
 var refusedWords = []refused{
-	{`told`, `told`, "informed, notified, configured, reported, or the verb of what was done"},
-	{`said`, `said`, "reported, stated, declared, logged, announced"},
-	{`nobody`, `nobody`, "no pod, no client, no source: name the actor"},
-	{`(somebody|anybody)`, `(somebody|anybody)`, "a client, a user, any pod: name the actor"},
-	{`who(m)?ever`, `who(m)?ever`, "the caller, the client: name the actor"},
-	{`by lot`, ``, "at random"},
-	{`(drawn|draws|draw) (by lot|anew|from a seed)`, ``, "generated, selected at random"},
-	{`(wound|winds|wind|winding) up`, ``, "terminated, released"},
-	{`(put|puts|putting)( pods| a pod| them| it| one)? out`, ``, "evict"},
-	{`(grow|grows|grown|growing) old`, ``, "expire"},
-	{`grown`, `grown`, "expanded, increased"},
-	{`politely`, `politely`, "gracefully, with SIGTERM"},
-	{`(taken|takes|take) (it |them |this )?away`, ``, "removed, deleted"},
-	{`(looked|looks|look) after`, ``, "managed, handled"},
-	{`going`, `going`, "terminating, about to"},
-	{`(wish|wishes|wished)`, `(wish|wishes|wished)`, "request, desired state"},
-	{`namesakes?`, `namesakes?`, "pod of the same full name"},
-	{`unheard`, `unheard`, "without a source, unacknowledged"},
-	{`uprooted`, `uprooted`, "in a cgroup of another parent"},
-	{`recalled`, `recalled`, "restored, read from the record"},
-	{`(forgets|forgot|forgotten)`, `(forgets|forgot|forgotten)`, "drops, removes, deletes"},
-	{`bad days?`, ``, "failures, errors"},
+	{`told`, "informed, notified, configured, reported, or the verb of what was done"},
+	{`said`, "reported, stated, declared, logged, announced"},
+	{`nobody`, "no pod, no client, no source: name the actor"},
+	{`(somebody|anybody)`, "a client, a user, any pod: name the actor"},
+	{`who(m)?ever`, "the caller, the client: name the actor"},
+	{`by lot`, "at random"},
+	{`(drawn|draws|draw) (by lot|anew|from a seed)`, "generated, selected at random"},
+	{`(wound|winds|wind|winding) up`, "terminated, released"},
+	{`(put|puts|putting)( pods| a pod| them| it| one)? out`, "evict"},
+	{`(grow|grows|grown|growing) old`, "expire"},
+	{`grown`, "expanded, increased"},
+	{`politely`, "gracefully, with SIGTERM"},
+	{`(taken|takes|take) (it |them |this )?away`, "removed, deleted"},
+	{`(looked|looks|look) after`, "managed, handled"},
+	{`going`, "terminating, about to"},
+	{`(wish|wishes|wished)`, "request, desired state"},
+	{`namesakes?`, "pod of the same full name"},
+	{`unheard`, "without a source, unacknowledged"},
+	{`uprooted`, "in a cgroup of another parent"},
+	{`recalled`, "restored, read from the record"},
+	{`(forgets|forgot|forgotten)`, "drops, removes, deletes"},
+	{`bad days?`, "failures, errors"},
 }
 
 // A wordException allows refused words in files: those that a pattern of path.Match names. They must stand in text,
@@ -100,17 +101,13 @@ var fileHead = regexp.MustCompile(`^-- \S+ --$`)
 func Words(root fs.FS, except []wordException) (violations []string, read int, used map[wordException]bool, err error) {
 	used = map[wordException]bool{}
 	type pattern struct {
-		prose, name *regexp.Regexp
-		refused
+		*regexp.Regexp
+		instead string
 	}
 	var patterns []pattern
 	for _, w := range refusedWords {
-		p := pattern{refused: w}
-		p.prose = regexp.MustCompile(`(?i)\b` + strings.ReplaceAll(w.prose, " ", `\s+`) + `\b`)
-		if w.name != "" {
-			p.name = regexp.MustCompile(`(?i)^` + w.name + `$`)
-		}
-		patterns = append(patterns, p)
+		match := regexp.MustCompile(`(?i)\b` + strings.ReplaceAll(w.pattern, " ", `\s+`) + `\b`)
+		patterns = append(patterns, pattern{match, w.instead})
 	}
 	allowed := func(t text) bool {
 		for _, e := range except {
@@ -128,7 +125,7 @@ func Words(root fs.FS, except []wordException) (violations []string, read int, u
 	check := func(t text) {
 		for _, p := range patterns {
 			if t.name != "" {
-				if p.name == nil || !slices.ContainsFunc(camelWords(t.name), p.name.MatchString) || allowed(t) {
+				if !p.MatchString(strings.Join(camelWords(t.name), " ")) || allowed(t) {
 					continue
 				}
 				if key := t.file + " " + t.name; !seen[key] {
@@ -138,7 +135,7 @@ func Words(root fs.FS, except []wordException) (violations []string, read int, u
 				}
 				continue
 			}
-			for _, at := range p.prose.FindAllStringIndex(t.prose, -1) {
+			for _, at := range p.FindAllStringIndex(t.prose, -1) {
 				found := strings.Join(strings.Fields(t.prose[at[0]:at[1]]), " ")
 				if allowed(t) {
 					continue
@@ -251,19 +248,21 @@ func scenarioComments(name string, data []byte) []text {
 	return out
 }
 
-// camelWords returns the words of an identifier: podUID has pod and UID.
+// camelWords returns the words of an identifier: podUID has pod and UID, and AWish has A and Wish.
 func camelWords(name string) []string {
 	var out []string
+	runes := []rune(name)
+	upper := func(i int) bool { return unicode.IsUpper(runes[i]) }
 	start := 0
-	for i, r := range name {
+	for i, r := range runes {
 		switch {
 		case r == '_':
-			out = append(out, name[start:i])
+			out = append(out, string(runes[start:i]))
 			start = i + 1
-		case unicode.IsUpper(r) && i > start && !unicode.IsUpper(rune(name[i-1])):
-			out = append(out, name[start:i])
+		case i > start && upper(i) && (!upper(i-1) || i+1 < len(runes) && unicode.IsLower(runes[i+1])):
+			out = append(out, string(runes[start:i]))
 			start = i
 		}
 	}
-	return append(out, name[start:])
+	return append(out, string(runes[start:]))
 }

@@ -38,6 +38,8 @@ package a
 var notTold, toldUID, untold = "one that nobody knows", 'x', "nobody is allowed"
 
 func bytold() { println(toldUID, 1) }
+
+func aTestOfAWish() { byLot, by, wound_up, HTTPTold, windsUpper := 1, 2, 3, 4, 5 }
 `)},
 		"a/b.md":      {Data: []byte("# A pod that is\nwound\nup\n\nIt is terminated.\n")},
 		"a/told.txt":  {Data: []byte("told")},
@@ -64,9 +66,14 @@ func bytold() { println(toldUID, 1) }
 		`a/a.go:6: "nobody"`,
 		`a/a.go:6: the name notTold`,
 		`a/a.go:6: the name toldUID`,
+		`a/a.go:10: the name HTTPTold`,
+		`a/a.go:10: the name aTestOfAWish`,
+		`a/a.go:10: the name byLot`,
+		`a/a.go:10: the name wound_up`,
 		`a/b.md:2: "wound up"`,
 	}
 	slices.Sort(got)
+	slices.Sort(want)
 	if !slices.Equal(got, want) {
 		t.Errorf("caught\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}

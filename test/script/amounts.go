@@ -11,10 +11,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// wholePod stands in the place of a container's name for what its pod has together.
+// wholePod takes the place of a container's name for pod-level resources.
 const wholePod = "-"
 
-// resize changes what a container of a pod asks for, or the pod as a whole, as a user does.
+// resize changes the resources of a container, or the pod-level resources, as a user does.
 func (r *Run) resize(args []string) error {
 	pods := r.API.CoreV1().Pods(Namespace)
 	p, err := pods.Get(context.Background(), args[0], metav1.GetOptions{})
@@ -54,7 +54,7 @@ func (r *Run) resize(args []string) error {
 	return err
 }
 
-// label puts a label on the node.
+// label sets a label of the node.
 func (r *Run) label(args []string) error {
 	key, value, _ := strings.Cut(args[0], "=")
 	n, err := r.API.CoreV1().Nodes().Get(context.Background(), Node, metav1.GetOptions{})
@@ -66,8 +66,8 @@ func (r *Run) label(args []string) error {
 	return err
 }
 
-// resources shows what the containers of a pod were granted and what they have in
-// force, by the pod's status, and how its resizes stand.
+// resources shows the allocated and the actual resources of a pod's containers, from the pod's
+// status, and the conditions of its resizes.
 func (r *Run) resources(args []string) (string, error) {
 	p, err := r.API.CoreV1().Pods(Namespace).Get(context.Background(), args[0], metav1.GetOptions{})
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// apiFaults are what an API server may do to a node, each with what ends it.
+// apiFaults are failures of an API server, each with the steps that begin and end it.
 var apiFaults = []struct{ name, begin, end string }{
 	{"conflicts", "api-fault odd patch any code=409\napi-fault odd2 update any code=409", "release odd\nrelease odd2"},
 	{"too many requests", "api-fault odd any any code=429 retry=20", "release odd"},
@@ -23,9 +23,9 @@ var apiFaults = []struct{ name, begin, end string }{
 	{"gone and then partitioned", "api down\nadvance 60\napi hang", "api up"},
 }
 
-// An API server that fails in any way leaves running pods untouched; containers
-// that end are restarted by their policy. Once it is itself again the lease is
-// renewed within 15 s, and everything else catches up without help.
+// No failure of an API server affects running pods. Containers that exit are
+// restarted by their policy. Once the failure has ended the lease is renewed
+// within 15 s, and everything else is brought up to date without help.
 func TestAnAPIServerThatFails(t *testing.T) {
 	for _, f := range apiFaults {
 		t.Run(f.name, func(t *testing.T) {
@@ -39,8 +39,8 @@ func TestAnAPIServerThatFails(t *testing.T) {
 	}
 }
 
-// apiStory: calm is left alone, ends ends and is restarted, leaves was deleted at
-// the last moment.
+// apiStory: calm is not changed, the container of ends exits and is restarted, leaves is
+// deleted just before the failure begins.
 const apiStory = `wait lease renewed
 calls
 BEGIN

@@ -17,8 +17,8 @@ import (
 	"keelson/test/kit/fakecri"
 )
 
-// chronicle is what can be seen of a node from outside, moment by moment: what ran, and
-// what was shown of it.
+// chronicle records what can be observed of a node: the starts and ends of containers, and the
+// pods at the API server.
 type chronicle struct {
 	mu        sync.Mutex
 	moments   []fakecri.Moment
@@ -26,7 +26,7 @@ type chronicle struct {
 	others    map[string]bool // resource versions that another client than the agent wrote
 }
 
-// sighting is a pod as the API server had it from a moment on.
+// sighting is a version of a pod at the API server, with the time from which on it was there.
 type sighting struct {
 	at   time.Time
 	pod  *corev1.Pod
@@ -39,8 +39,8 @@ func (c *chronicle) note(m fakecri.Moment) {
 	c.moments = append(c.moments, m)
 }
 
-// follow records what is shown of pods, until it is stopped. The watch is past
-// everything that makes the agent's way to the server a hard one.
+// follow records all versions of pods at the API server, until it is stopped. The watch does
+// not go through the proxy that makes the agent's requests fail.
 func (w *World) follow(t *testing.T) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	watch, err := w.API.CoreV1().Pods(metav1.NamespaceAll).Watch(ctx, metav1.ListOptions{})
@@ -67,7 +67,7 @@ func (c *chronicle) hear(s sighting) {
 	c.sightings = append(c.sightings, s)
 }
 
-// uid is the one that the runtime knows the pod by: of the manifest, where there is one.
+// uid is the UID of the pod in the runtime: that of the manifest for a mirror pod.
 func uid(p *corev1.Pod) string {
 	if of, is := p.Annotations[corev1.MirrorPodAnnotationKey]; is {
 		return of
@@ -75,7 +75,7 @@ func uid(p *corev1.Pod) string {
 	return string(p.UID)
 }
 
-// specs are the pods that were ever seen, by the runtime's UIDs.
+// specs are all pods that were seen, in their last version, by their UIDs in the runtime.
 func (c *chronicle) specs() map[string]*corev1.Pod {
 	all := map[string]*corev1.Pod{}
 	for _, s := range c.sightings {
@@ -94,7 +94,7 @@ func (c *chronicle) lives() map[[2]string][]fakecri.Moment {
 	return all
 }
 
-// blame notes that another client than the agent wrote this version of a pod.
+// blame records that another client than the agent wrote this version of a pod.
 func (c *chronicle) blame(p *corev1.Pod) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -104,9 +104,9 @@ func (c *chronicle) blame(p *corev1.Pod) {
 	c.others[p.ResourceVersion] = true
 }
 
-// tales are the sightings of each object, by its own UID, but for those that another
-// client wrote. A pod that another client has declared to be over says from then on
-// that it is, whatever still runs of it: the rest of its tale is not the agent's either.
+// tales are the sightings of each object, by its own UID, without the versions that another
+// client wrote. If another client has written a terminal phase, the pod keeps it although its
+// containers may still run: later versions of this pod are left out, too.
 func (c *chronicle) tales() map[string][]sighting {
 	all, declared := map[string][]sighting{}, map[types.UID]bool{}
 	for _, s := range c.sightings {
@@ -121,7 +121,7 @@ func (c *chronicle) tales() map[string][]sighting {
 	return all
 }
 
-// reported is what was shown of pods, a line for each sighting.
+// reported lists the recorded versions of pods, a line for each sighting.
 func (c *chronicle) reported() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// part is a row that so many tests prove together.
+// part is a row that several tests prove together, and their number.
 type part struct {
 	of  int
 	row string
 }
 
-// difference is a row that the agent differs from by a decision.
+// difference is a row from which the agent differs by a decision.
 type difference struct{ row, decision string }
 
 func (s *Scenario) addPart(value string) error {

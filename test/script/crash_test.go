@@ -10,12 +10,12 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// patience is how many seconds of virtual time an agent has to bring about what a
-// scenario shows, if it is not run as it stands.
+// patience is how many seconds of virtual time an agent has to reach the state that a
+// scenario shows, if the scenario is not run in the mode it was written for.
 const patience = 120
 
-// settles reports whether what the step shows is a state, which a crash delays
-// and must not change, and not a story of how it came about.
+// settles reports whether the step shows a state, which a crash may delay but must not
+// change, and not calls or events, which a crash may change.
 func (st step) settles() bool {
 	switch st.args[0] {
 	case "status", "runtime", "left", "given", "node-has", "health", "prepared":
@@ -24,10 +24,9 @@ func (st step) settles() bool {
 	return false
 }
 
-// The agent is killed after every single call that changes something in the
-// runtime, or by which others are asked for what containers are given, before it
-// hears of the answer. The next one must bring the scenario
-// to the same end, and every instance of every container is started once, as if
+// The agent is killed after every single call that changes something in the runtime, and every
+// call to a device plugin or a DRA driver, before it gets the answer. The next agent must bring
+// the scenario to the same end, and every instance of every container is started once, as if
 // there had been no crash.
 func TestCrashes(t *testing.T) {
 	parity.Proves(t, "LIFE-14")
@@ -57,8 +56,7 @@ func TestCrashes(t *testing.T) {
 	}
 }
 
-// A runtime that tells nothing by itself is asked: the same things happen, a
-// little later.
+// A runtime without events is polled: the same things happen, a little later.
 func TestRuntimeWithoutEvents(t *testing.T) {
 	for _, s := range scenarios(t) {
 		if !s.Crash {

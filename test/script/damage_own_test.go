@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// ownConfig keeps containers to CPUs and to the memory of NUMA nodes.
+	// ownConfig gives containers exclusive CPUs and the memory of NUMA nodes.
 	ownConfig = `cpuManagerPolicy: static
 kubeReserved: {cpu: "1", memory: 1Gi}
 evictionHard: {memory.available: 100Mi}
@@ -26,9 +26,9 @@ topologyManagerPolicy: restricted
 	ownPod     = "spec: {containers: [{name: main, resources: {limits: {cpu: 1, memory: 1Gi}}}]}\n"
 )
 
-// TestDamagedStatesOfWhatIsOnesOwn damages what an agent has written of CPUs and memory
-// that containers have for themselves: the next one takes up what they run by, and gives
-// none of it to others.
+// TestDamagedStatesOfWhatIsOnesOwn damages the state files of the CPU manager and the memory
+// manager. The next agent takes over the CPUs and the memory that running containers have, and
+// allocates none of them to other containers.
 func TestDamagedStatesOfWhatIsOnesOwn(t *testing.T) {
 	parity.Differs(t, "RT-56", "0101")
 	var on Scenario
@@ -56,7 +56,7 @@ func TestDamagedStatesOfWhatIsOnesOwn(t *testing.T) {
 }
 
 func (r *Run) damagedOwn(t *testing.T, files []string, damage func(string, []byte) error) {
-	// What a has is not what it would get if it were asked anew.
+	// The CPU and the memory of a are not those that it would get from a new allocation.
 	for _, name := range []string{"first", "second", "a"} {
 		r.Pod(t, name, ownPod)
 		r.Must(t, "wait", name, "Ready")
@@ -111,7 +111,7 @@ func (r *Run) damagedOwn(t *testing.T, files []string, damage func(string, []byt
 			t.Errorf("reported for %s: %v", file, now)
 		}
 	}
-	// Three more want one CPU each, of which there are two.
+	// Three more pods request one CPU each; two CPUs are free.
 	for _, x := range [][2]string{{"b", "Ready"}, {"c", "Ready"}, {"d", "Failed"}} {
 		r.Pod(t, x[0], ownPod)
 		r.Must(t, "wait", x[0], x[1])

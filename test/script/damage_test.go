@@ -18,8 +18,7 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// damages are what may happen to a file that an agent has written, and to which
-// files they mean anything.
+// damages are the ways in which a file that an agent has written can be damaged.
 var damages = map[string]func(path string, content []byte) error{
 	"truncated":   func(path string, content []byte) error { return os.Truncate(path, int64(len(content)/2)) },
 	"empty":       func(path string, _ []byte) error { return os.Truncate(path, 0) },
@@ -51,8 +50,8 @@ func flipped(content []byte) []byte {
 	return out
 }
 
-// stateFiles are the files below the agent's directories that it reads when it
-// comes back. What pods mount is theirs.
+// stateFiles are the files below the agent's directories that it reads when it starts, without
+// the volumes of pods.
 func (w *World) stateFiles(t *testing.T) (out []string) {
 	t.Helper()
 	for _, root := range []string{w.Path("kubelet"), w.Path("pki")} {
@@ -76,7 +75,7 @@ func (w *World) stateFiles(t *testing.T) (out []string) {
 	return out
 }
 
-// nodeEvents are the warnings about the node, but for that of every start on a machine
+// nodeEvents are the warnings about the node, without the one of every start on a machine
 // with cgroup v1.
 func (w *World) nodeEvents() (out []string) {
 	list, err := w.API.CoreV1().Events("").List(w.T.Context(), metav1.ListOptions{})
@@ -92,13 +91,13 @@ func (w *World) nodeEvents() (out []string) {
 	return out
 }
 
-// damagedPods run on whatever becomes of files: of each kind that has something written
-// down for it.
+// damagedPods are pods for which the agent writes state files, one for each kind of file. They
+// continue to run, whichever file is damaged.
 var damagedPods = []string{"plain", "users", "pulled", "claims", "given"}
 
-// TestDamagedStateFiles damages each file that an agent leaves, in each way, and
-// has another agent come: the node is Ready soon, what runs is left alone, the file
-// is kept for diagnosis, and is reported once.
+// TestDamagedStateFiles damages each file that an agent leaves, in each way, and starts
+// another agent: the node is Ready soon, running pods are not affected, the file is kept
+// for diagnosis, and is reported once.
 func TestDamagedStateFiles(t *testing.T) {
 	parity.Differs(t, "RT-56", "0101")
 	files := map[string]bool{}
@@ -151,8 +150,8 @@ func TestDamagedStateFiles(t *testing.T) {
 	}
 	for file := range files {
 		for name, damage := range damages {
-			// Only these carry a checksum: what one bit makes of the others may
-			// mean something.
+			// Only these files have a checksum: other files may still be valid with
+			// one bit changed.
 			surely := name != "bit flipped" || strings.HasSuffix(file, "_pods_state")
 			t.Run(file+" "+name, func(t *testing.T) {
 				begin(t, func(t *testing.T, r *Run) { r.damaged(t, file, surely, damage) })
@@ -161,7 +160,7 @@ func TestDamagedStateFiles(t *testing.T) {
 	}
 }
 
-// damaged has the agent come back to one damaged file.
+// damaged starts the agent again with one damaged file.
 func (r *Run) damaged(t *testing.T, file string, surely bool, damage func(string, []byte) error) {
 	t.Helper()
 	r.Stop()
@@ -214,7 +213,7 @@ func (r *Run) damaged(t *testing.T, file string, surely bool, damage func(string
 		t.Errorf("reported: %v", reported)
 	}
 	if strings.HasSuffix(file, "dra_manager_state") {
-		// Whatever became of its record, the driver takes back what the pod had.
+		// The claim of the pod is unprepared, also if its record was damaged.
 		r.Must(t, "delete", "claims", "grace=1")
 		r.Must(t, "wait", "claims", "gone")
 		if left := r.Must(t, "prepared"); left != "nothing\n" {
@@ -224,7 +223,7 @@ func (r *Run) damaged(t *testing.T, file string, surely bool, damage func(string
 	if !strings.HasSuffix(file, "userns") {
 		return
 	}
-	// No other pod gets the IDs of a pod that runs, whatever became of its record.
+	// No other pod gets the user IDs of a running pod, also if their record was damaged.
 	r.Pod(t, "later", "spec: {hostUsers: false, containers: [{name: main}]}\n")
 	r.Must(t, "wait", "later", "Ready")
 	firsts := map[uint32]string{}
@@ -241,9 +240,9 @@ func (r *Run) damaged(t *testing.T, file string, surely bool, damage func(string
 	}
 }
 
-// TestDamagedServingCertificate: the pair that the server made for itself is made anew
-// when the agent comes back to what became of it, the files are kept, and it is reported
-// once. Pods run on.
+// TestDamagedServingCertificate: an agent that finds the self-signed serving certificate or
+// its key damaged creates a new pair. The damaged files are kept, and it is reported once.
+// Pods continue to run.
 func TestDamagedServingCertificate(t *testing.T) {
 	s := Listening(t, "", Rights)
 	s.RunPod(t, "web", PlainPod)

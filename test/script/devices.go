@@ -20,22 +20,22 @@ import (
 	"keelson/test/kit/deviceplugin"
 )
 
-// deviceSocket is where device plugins register, and deviceCheckpoint what the agent notes of them.
+// deviceSocket is the socket at which device plugins register; deviceCheckpoint is the device manager's checkpoint.
 const (
 	deviceSocket     = "kubelet/device-plugins/kubelet.sock"
 	deviceCheckpoint = "kubelet/device-plugins/kubelet_internal_checkpoint"
 )
 
 // plugins are the device plugins of the node. Like real ones they register when they
-// start, and whenever the agent's socket is made anew.
+// start, and whenever the agent's socket is created again.
 type plugins struct {
 	mu      sync.Mutex
 	running map[string]*deviceplugin.Plugin // by resource
 	hang    map[string]chan struct{}
 }
 
-// plugin has a device plugin with devices of these IDs run, in place of one of that
-// resource before it.
+// plugin starts a device plugin with devices of these IDs. It replaces an earlier plugin of that
+// resource.
 func (r *Run) plugin(args []string) error {
 	resource := args[0]
 	p := deviceplugin.New(deviceplugin.Config{
@@ -67,8 +67,8 @@ func (r *Run) plugin(args []string) error {
 	return nil // there is no agent yet
 }
 
-// answer is what a plugin gives for devices: all that there is to give or, if the
-// resource is called plain, nothing.
+// answer is a plugin's answer to Allocate: with everything that an answer can have or, if the
+// resource is called plain, with nothing.
 func answer(resource string) func([]string) *deviceapi.ContainerAllocateResponse {
 	return func(ids []string) *deviceapi.ContainerAllocateResponse {
 		if filepath.Base(resource) == "plain" {
@@ -102,7 +102,7 @@ func (w *World) introduce(p *deviceplugin.Plugin) error {
 	return err
 }
 
-// introduceAll registers the plugins with an agent that has just come.
+// introduceAll registers the plugins with an agent that has just started.
 func (w *World) introduceAll(path string) {
 	if path != w.Path(deviceSocket) {
 		return
@@ -110,7 +110,7 @@ func (w *World) introduceAll(path string) {
 	w.plugins.mu.Lock()
 	defer w.plugins.mu.Unlock()
 	for _, p := range w.plugins.running {
-		go w.introduce(p) //nolint:errcheck // an agent that is killed meanwhile takes no registration
+		go w.introduce(p) //nolint:errcheck // fails if the agent is killed meanwhile
 	}
 }
 
@@ -145,7 +145,7 @@ func (r *Run) offers(resource string) (*deviceplugin.Plugin, error) {
 	return nil, fmt.Errorf("no plugin offers %s", resource)
 }
 
-// device has the plugin say how a device is.
+// device sets the health of a device, or removes it.
 func (r *Run) device(args []string) error {
 	p, err := r.offers(args[0])
 	if err != nil {
@@ -164,7 +164,7 @@ func (r *Run) device(args []string) error {
 	return nil
 }
 
-// pluginFault has calls of a plugin fail or hang, or go on again.
+// pluginFault makes calls to a plugin fail or hang, or ends that.
 func (r *Run) pluginFault(args []string) error {
 	p, err := r.offers(args[0])
 	if err != nil {
@@ -191,7 +191,7 @@ func (r *Run) pluginFault(args []string) error {
 	return nil
 }
 
-// showGiven shows what a container was started with that plugins have given it.
+// showGiven shows the devices, mounts and variables from plugins with which a container was created.
 func (r *Run) showGiven(pod, container string) (string, error) {
 	c, err := r.config(pod, container)
 	if err != nil {
@@ -222,7 +222,7 @@ func (r *Run) showGiven(pod, container string) (string, error) {
 	return r.plain(b.String()), nil
 }
 
-// showAsked shows what plugins were asked, by resource.
+// showAsked shows the calls to plugins, by resource.
 func (r *Run) showAsked() string {
 	r.plugins.mu.Lock()
 	defer r.plugins.mu.Unlock()
@@ -237,7 +237,7 @@ func (r *Run) showAsked() string {
 	return b.String()
 }
 
-// showNodeHas shows of a resource what the node has, and how much of it pods can have.
+// showNodeHas shows the allocatable amount and the capacity of a resource of the node.
 func (r *Run) showNodeHas(resource string) string {
 	n := r.Server.Node(Node)
 	if n == nil {
@@ -251,7 +251,7 @@ func (r *Run) showNodeHas(resource string) string {
 	return fmt.Sprintf("%s of %s\n", well.String(), there.String())
 }
 
-// showHealth shows how well the devices of a pod are.
+// showHealth shows the health of a pod's devices.
 func (r *Run) showHealth(name string) string {
 	p := r.Server.Pod(Namespace, name)
 	if p == nil {

@@ -19,16 +19,15 @@ import (
 	"keelson/test/kit/dradriver"
 )
 
-// drivers prepare what pods claim, by name. What one has prepared stays when it is gone
-// for a while.
+// drivers are the DRA drivers of the node, by name. Claims stay prepared while a driver is stopped.
 type drivers struct {
 	mu   sync.Mutex
 	all  map[string]*dradriver.Driver
 	hang map[string]chan struct{}
 }
 
-// driver has a driver run. The agent finds it by a socket in a directory that is a file
-// system's, while all messages go through memory.
+// driver starts a driver. The agent finds it by a socket in a directory on the disk; all messages
+// go through memory.
 func (r *Run) driver(args []string) error {
 	name, path := args[0], r.driverSocket(args[0])
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
@@ -56,7 +55,7 @@ func (w *World) driverSocket(name string) string {
 	return w.Path("kubelet/plugins_registry/" + name + ".sock")
 }
 
-// undriver ends a driver for now.
+// undriver stops a driver. It can be started again.
 func (r *Run) undriver(args []string) error {
 	d, err := r.drivers.named(args[0])
 	if err != nil {
@@ -83,7 +82,7 @@ func (d *drivers) stop() {
 	}
 }
 
-// driverFault has calls of a driver fail or hang, or go on again.
+// driverFault makes calls to a driver fail or hang, or ends that.
 func (r *Run) driverFault(args []string) error {
 	d, err := r.drivers.named(args[0])
 	if err != nil {
@@ -110,7 +109,7 @@ func (r *Run) driverFault(args []string) error {
 	return nil
 }
 
-// reserve gives a claim a device of a driver, for these pods, as the scheduler does.
+// reserve allocates a device of a driver for a claim and reserves the claim for these pods, as the scheduler does.
 func (r *Run) reserve(args []string) error {
 	ctx, claims := context.Background(), r.API.ResourceV1().ResourceClaims(Namespace)
 	claim, err := claims.Get(ctx, args[0], metav1.GetOptions{})
@@ -150,7 +149,7 @@ func (r *Run) showPrepared() string {
 	return b.String()
 }
 
-// showDriverCalls shows what drivers were asked, claim by claim in its order.
+// showDriverCalls shows the calls to drivers, those for each claim in order.
 func (r *Run) showDriverCalls() string {
 	r.drivers.mu.Lock()
 	defer r.drivers.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// TestTheStatusesOfAPodThatEnds: one is sent when it begins to end, before its containers have been
-// stopped, and a last one with how they ended, before the pod is removed from the API server.
+// TestTheStatusesOfAPodThatEnds: a status is sent when the termination begins, before the containers have
+// been stopped, and a last one with their exit states before the pod is removed from the API server.
 func TestTheStatusesOfAPodThatEnds(t *testing.T) {
 	parity.ProvesPart(t, 5, "LIFE-07")
 	Settled(t, "", nil, func(t *testing.T, r *Run) {

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// explain asks the agent why a pod is as it is, as the administrator does. What
-// differs from run to run, UIDs and addresses, is left out.
+// explain requests the agent's explanation of a pod's state, as an administrator does. UIDs
+// and addresses are left out, because they differ between runs.
 func (r *Run) explain(args []string) (string, error) {
 	r.life.Lock()
 	a := r.agent
@@ -39,12 +39,12 @@ func (r *Run) explain(args []string) (string, error) {
 	return out.String(), nil
 }
 
-// drawn are the lines of the picture: where several pods start at once, it is the
-// luck of the moment which of them waits a millisecond for another.
+// drawn are the lines of the chart: where several pods start at once, it is random
+// which of them waits a millisecond for another.
 var drawn = regexp.MustCompile(`^(start|step|later) `)
 
-// few are milliseconds: pods that start at once lend each other some.
+// few are a few milliseconds: pods that start at once delay each other by a random number of them.
 var few = regexp.MustCompile(`( )[0-9] ms`)
 
-// varying is what no two runs have in common.
+// varying are the parts that differ in every run: UIDs and addresses.
 var varying = regexp.MustCompile(`   [0-9a-z]{8}-[0-9a-z-]{27}|   10(\.\d+){3}`)

@@ -7,20 +7,19 @@ import (
 	"keelson/test/kit/fakecri"
 )
 
-// fate is what may become of a call whose answer is lost.
+// fate is what happens to a call whose answer is lost.
 type fate struct {
 	name   string
 	fault  fakecri.Fault
 	config string // of the agent
-	// strict has the scenario come to the same end where no time is lost. It may not:
-	// what happens at one moment happens in any order, and who comes later misses what
-	// others went through.
+	// strict requires that the scenario comes to the same end if the call is not late. That
+	// does not hold for all scenarios: things that happen at the same moment may happen in
+	// any order.
 	strict bool
 }
 
-// fates are all there are: the runtime is gone before it has done what it was asked for,
-// or once it has, or it does it when the agent has given up, before or after that has
-// asked for it again.
+// fates are all fates: the runtime dies before or after the call takes effect, or the call takes
+// effect after the agent has given up, before or after the agent has repeated it.
 var fates = []fate{
 	{name: "not done", fault: fakecri.Fault{Dies: true}},
 	{name: "done", fault: fakecri.Fault{Dies: true, After: true}},
@@ -28,17 +27,17 @@ var fates = []fate{
 	{name: "done later", fault: fakecri.Fault{Late: 1500 * time.Millisecond}, config: "runtimeRequestTimeout: 2s\n"},
 }
 
-// meets reports whether a call can have that fate. A pull is never abandoned.
+// meets reports whether a call can have that fate. A pull has no timeout, so it cannot be late.
 func (f *fate) meets(c fakecri.Call) bool {
 	return writing[c.Method] && (f.fault.Dies || c.Method != "PullImage")
 }
 
-// diverges reports whether other things may happen than would otherwise.
+// diverges reports whether the scenario may take another course because of the fate.
 func (f *fate) diverges() bool { return !f.strict || f.fault.Late > 0 }
 
-// breaks reports whether a scenario may well be unable to go on with a step: what is to
-// happen to a container cannot if it is not there at that moment. What is waited for
-// comes, if no time is lost.
+// breaks reports whether a step may fail because of the fate: a step on a container fails if the
+// container does not exist at that moment. A wait must succeed, if the scenario cannot take
+// another course.
 func (f *fate) breaks(st step) bool {
 	return f != nil && (f.diverges() || st.args[0] != "wait")
 }
@@ -50,7 +49,7 @@ type doom struct {
 	wg   sync.WaitGroup
 }
 
-// meet has a call meet its fate. A runtime that is gone for it is back soon.
+// meet makes a call meet its fate. A runtime that dies with the call is back soon.
 func (w *World) meet(f *fate, at int) {
 	fault := f.fault
 	fault.Skip, fault.Times, fault.Only = at-1, 1, f.meets
@@ -72,7 +71,7 @@ func (w *World) meet(f *fate, at int) {
 	})
 }
 
-// end lets go of a call that was not made.
+// end ends the fate of a call that was not made.
 func (d *doom) end() {
 	if d != nil {
 		close(d.over)
@@ -89,7 +88,7 @@ func (d *doom) fated() string {
 	return call.Method + " " + call.Key()
 }
 
-// setDown notes that the scenario takes the runtime away or brings it back.
+// setDown records that the scenario disconnects the runtime or connects it again.
 func (w *World) setDown(down bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -12,11 +12,10 @@ import (
 var allFates = flag.Bool("fates", false,
 	"have every call meet every fate, and not one of them, and look for the same end")
 
-// The agent never hears what became of a call: of every single one that changes something
-// in the runtime, one at a time. It finds out, and in no case anything is started twice,
-// nor anything else happens that no scenario may hold. With -fates the scenario must come
-// to the same end as well, which a few cannot: an agent that missed a round was restarted less
-// often.
+// The answer of a call is lost, in each run that of a different call that changes something in
+// the runtime. The agent reads the state from the runtime; nothing is started twice, and no
+// invariant is broken. With -fates the scenario must also come to the same end, which a few
+// cannot.
 func TestAnswersThatGetLost(t *testing.T) {
 	for number, s := range scenarios(t) {
 		if !s.Crash || s.Timely {

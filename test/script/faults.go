@@ -50,7 +50,7 @@ func (r *Run) fault(args []string) error {
 	return nil
 }
 
-// unlessAny is a selector of faults: the word any selects everything.
+// unlessAny is the selector of a fault: the word any selects everything.
 func unlessAny(s string) string {
 	if s == "any" {
 		return ""
@@ -111,7 +111,7 @@ func (r *Run) hit(args []string) error {
 	}
 }
 
-// hanging fails when more calls hang on a fault now than there should be.
+// hanging fails if a fault holds more calls now than the limit.
 func (r *Run) hanging(args []string) error {
 	f, ok := r.faults[args[0]].(interface{ Waiting() int })
 	if !ok {

@@ -17,19 +17,19 @@ import (
 	"keelson/test/kit/fakecri"
 )
 
-// roomy is the capacity of everything that a scenario says nothing of.
+// roomy is the capacity of each signal that a scenario does not set.
 const roomy = 1 << 40
 
-// gauges are what the scenario says is left on the node, and what its pods use. Pods
-// that do not run use nothing, and what they have used is left again.
+// gauges simulate the measurements for evictions: what the scenario sets as available on the node,
+// less the usage of running pods and of images.
 type gauges struct {
 	world *World
 
 	mu     sync.Mutex
-	left   map[eviction.Signal]int64 // beside what pods use
-	blind  map[eviction.Signal]bool  // cannot be measured
+	left   map[eviction.Signal]int64 // available, without the usage of pods
+	blind  map[eviction.Signal]bool  // signals that cannot be measured
 	uses   map[string]eviction.Use   // by pod/container; the volumes by pod/
-	images map[string]int64          // what the images take of each signal
+	images map[string]int64          // the sizes of images on the disks
 	disks  eviction.Disks
 }
 
@@ -50,8 +50,8 @@ func (g *gauges) Disks(context.Context) (eviction.Disks, error) {
 	return g.disks, nil
 }
 
-// Observe takes what running pods use off what the scenario says there is, and what
-// images do that are there.
+// Observe returns what the scenario has set as available, less the usage of running pods and of
+// images that exist.
 func (g *gauges) Observe(_ context.Context, signals []eviction.Signal) eviction.Observations {
 	running, there := g.running(), g.imagesThere()
 	g.mu.Lock()
@@ -163,8 +163,8 @@ func plus(a, b *uint64) *uint64 {
 	return &sum
 }
 
-// leaves says how much is left on the node beside what pods use: SIGNAL=AMOUNT, or
-// SIGNAL=? for what cannot be measured.
+// leaves sets how much is available on the node, without the usage of pods: SIGNAL=AMOUNT, or
+// SIGNAL=? for a signal that cannot be measured.
 func (r *Run) leaves(args []string) error {
 	r.gauges.mu.Lock()
 	defer r.gauges.mu.Unlock()
@@ -183,8 +183,7 @@ func (r *Run) leaves(args []string) error {
 	return nil
 }
 
-// use says what a container uses as soon as it runs, or what a volume of its pod
-// holds.
+// use sets the usage of a container while it runs, or of a volume of its pod.
 func (r *Run) use(args []string) error {
 	pod, container := args[0], args[1]
 	u, volumes := eviction.Use{}, map[string]eviction.VolumeUse{}
@@ -219,7 +218,7 @@ func (r *Run) use(args []string) error {
 	return nil
 }
 
-// bulk adds an image that no container uses, and that takes of the disks.
+// bulk adds an image that no container uses, and that uses space on the disks.
 func (r *Run) bulk(args []string) error {
 	q, err := resource.ParseQuantity(args[1])
 	if err != nil {
@@ -232,7 +231,7 @@ func (r *Run) bulk(args []string) error {
 	return nil
 }
 
-// pressures shows which pressures the node is under, and what was reported of the node.
+// pressures shows the pressure conditions and the taints of the node, and the warnings about it.
 func (r *Run) pressures([]string) (string, error) {
 	n := r.Server.Node(Node)
 	var b strings.Builder

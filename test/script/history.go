@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// History generates a scenario at random: what users, programs, the runtime, the API server and
-// crashes may do to a node in any order. The same seed draws the same one. Its steps may
-// fail, as when a container is to exit that does not run: then nothing happens.
+// History generates a scenario at random: actions of users, programs, the runtime and the API server,
+// and crashes, in any order. The same seed gives the same scenario. A step may fail, for example the
+// exit of a container that does not run: then nothing happens.
 func History(seed uint64) (*Scenario, error) {
 	l := &lot{Rand: rand.New(rand.NewPCG(seed, 0)), up: true, shapes: map[string]string{}}
-	// So that a node comes to rest soon.
+	// Short periods, so that a node comes to rest soon.
 	l.say("config: crashLoopBackOff: {maxContainerRestartPeriod: 60s}")
 	l.say("config: nodeStatusUpdateFrequency: 60s\n")
 	for n := 8 + l.IntN(25); n > 0; n-- {
@@ -24,26 +24,26 @@ func History(seed uint64) (*Scenario, error) {
 	return Parse(fmt.Sprintf("seed-%d", seed), l.script.String()+"\n"+l.files.String())
 }
 
-// lot is a history that is being drawn.
+// lot is a history that is being generated.
 type lot struct {
 	*rand.Rand
 	script, files strings.Builder
 
 	pods, gone, statics []string
-	shapes              map[string]string // of pods that may change
+	shapes              map[string]string // of pods whose image may be changed
 	named, faults       int
 	up                  bool // the agent was started
 }
 
 func (l *lot) say(format string, args ...any) { fmt.Fprintf(&l.script, format+"\n", args...) }
 
-// one is true one time in n.
+// one is true with a probability of 1/n.
 func (l *lot) one(n int) bool { return l.IntN(n) == 0 }
 
 func (l *lot) of(words ...string) string { return words[l.IntN(len(words))] }
 
-// while is some time, of any order of magnitude: what follows a moment later and what
-// comes when all is long quiet go wrong in different ways.
+// while is a duration of a random order of magnitude: steps that follow at once and steps that come
+// when the node is at rest find different defects.
 func (l *lot) while() string {
 	ms := 1 + l.IntN(9)
 	for range l.IntN(6) {
@@ -52,7 +52,7 @@ func (l *lot) while() string {
 	return fmt.Sprintf("%dms", min(ms, 400_000))
 }
 
-// happens adds one thing that happens.
+// happens adds one step.
 func (l *lot) happens() {
 	switch n := l.IntN(100); {
 	case n < 22 || len(l.pods) == 0:
@@ -82,7 +82,7 @@ func (l *lot) happens() {
 	}
 }
 
-// arrives makes a pod, or one again that was deleted.
+// arrives creates a new pod, or again one that was deleted.
 func (l *lot) arrives() {
 	if len(l.gone) > 0 && l.one(4) {
 		i := l.IntN(len(l.gone))
@@ -106,7 +106,7 @@ func (l *lot) arrives() {
 	l.say("apply %s.yaml", name)
 }
 
-// changes gives a container another image.
+// changes changes the image of a container.
 func (l *lot) changes() {
 	name := l.pods[l.IntN(len(l.pods))]
 	shape, may := l.shapes[name]
@@ -119,7 +119,7 @@ func (l *lot) changes() {
 	l.say("apply %s=%s-%d.yaml", name, name, l.named)
 }
 
-// resizes gives a container more or less than it has, where it has any.
+// resizes changes the resources of a container.
 func (l *lot) resizes() {
 	pod, name := l.container()
 	l.say("resize %s %s cpu=%dm limits.memory=%dMi", pod, name, 5+l.IntN(40), 64+l.IntN(64))
@@ -152,7 +152,7 @@ func (l *lot) manifests() {
 	l.statics = append(l.statics, name)
 }
 
-// container is that of a pod: a static pod is known to the runtime by its name on this node.
+// container selects a container of a pod. The name of a static pod in the runtime has the name of the node as a suffix.
 func (l *lot) container() (pod, name string) {
 	pod = l.pods[l.IntN(len(l.pods))]
 	if n := len(l.statics); n > 0 && l.one(5) {
@@ -199,7 +199,7 @@ func (l *lot) agent() {
 	}
 }
 
-// how a call goes wrong: before it has taken effect, or its answer.
+// how selects how a call fails: before it takes effect, or after that.
 func (l *lot) how(fails string) string {
 	how := l.of(fails, fails, "delay="+l.while(), "hang")
 	if l.one(2) {
@@ -235,7 +235,7 @@ func (l *lot) apiFault() {
 	}
 }
 
-// pod draws a pod.
+// pod generates a pod.
 func (l *lot) pod(policy string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "spec:\n  restartPolicy: %s\n  automountServiceAccountToken: false\n", policy)

@@ -18,12 +18,12 @@ var (
 	replay    = flag.String("replay", "", "a file with a history to be lived instead")
 )
 
-// peace is how long a node is left alone before it is judged: longer than any back-off,
-// grace or deadline of a history, and the timeouts of its calls.
+// peace is how long the node has at the end of a history before it is checked: longer than any
+// back-off, grace period, deadline or call timeout of a history.
 const peace = 12 * time.Minute
 
-// TestHistories lives through histories that are generated at random. What fails is made as short
-// as it can be and still fails.
+// TestHistories runs histories that are generated at random. A history that fails is shortened as far as
+// it still fails.
 func TestHistories(t *testing.T) {
 	if *replay != "" {
 		text, err := os.ReadFile(*replay)
@@ -54,7 +54,7 @@ func TestHistories(t *testing.T) {
 	}
 }
 
-// live lets a node go through a history, gives it peace, and tells what is wrong then.
+// live runs a history, ends all faults, waits for peace, and returns what is wrong then.
 func live(t *testing.T, s *Scenario, logged bool) (found []string) {
 	dir := NodeDir(t)
 	var log string
@@ -65,7 +65,7 @@ func live(t *testing.T, s *Scenario, logged bool) (found []string) {
 		watched := w.follow(t)
 		w.Start()
 		for _, st := range s.steps {
-			// What cannot be done is not done: no container of that name may run.
+			// A step may be impossible, for example if no container of that name runs.
 			if _, err := r.do(st); err != nil && logged {
 				t.Logf("%s: %v", strings.Join(st.args, " "), err)
 			}
@@ -90,7 +90,7 @@ func live(t *testing.T, s *Scenario, logged bool) (found []string) {
 	return found
 }
 
-// makePeace ends everything that is in the agent's way.
+// makePeace ends all faults and makes sure that the runtime, the API server and the agent run.
 func (r *Run) makePeace() {
 	r.mu.Lock()
 	r.crashAt = 0
@@ -110,7 +110,7 @@ func (r *Run) makePeace() {
 	}
 }
 
-// shorten leaves out of a history what it fails without as well.
+// shorten leaves out steps without which the history still fails.
 func shorten(t *testing.T, s *Scenario, found []string) *Scenario {
 	for n := len(s.steps) / 2; n > 0; n /= 2 {
 		for at := 0; at+n <= len(s.steps); {
@@ -126,7 +126,7 @@ func shorten(t *testing.T, s *Scenario, found []string) *Scenario {
 	return s
 }
 
-// short is a scenario without anything that its steps do not use.
+// short is the text of a scenario without files that its steps do not use.
 func (s *Scenario) short() string {
 	var b strings.Builder
 	used := map[string]bool{}

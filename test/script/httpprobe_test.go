@@ -10,8 +10,8 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// TestTheAgentProbesByHTTP: the request names the version that the agent stands for, and the event of a failure has the
-// status and not the body.
+// TestTheAgentProbesByHTTP: the User-Agent of a probe has the Kubernetes version of the agent, and the event of a
+// failed probe has the status code and not the body.
 func TestTheAgentProbesByHTTP(t *testing.T) {
 	parity.ProvesPart(t, 2, "PROBE-21")
 	parity.ProvesPart(t, 2, "PROBE-23")

@@ -6,11 +6,11 @@ import (
 	"testing"
 )
 
-// hungCall is a call of the runtime that never comes back for one pod.
+// hungCall is a call to the runtime that never returns for one pod.
 type hungCall struct {
 	method string
-	// reported is the event that says what a deletion waits for; empty if the pod is
-	// deleted all the same.
+	// reported is the event that reports what a deletion waits for; empty if the pod is
+	// deleted although the call hangs.
 	reported string
 }
 
@@ -25,7 +25,7 @@ var hungCalls = []hungCall{
 	{method: "StartContainer", reported: "Failed: Error: context deadline exceeded"},
 	// Often an event of the runtime has reported everything.
 	{method: "ContainerStatus", reported: "FailedSync: error determining status: rpc error: code = DeadlineExceeded"},
-	// As FailedSync or FailedPodSandBoxStatus: whichever call is first.
+	// The reason is FailedSync or FailedPodSandBoxStatus, depending on which call is first.
 	{method: "PodSandboxStatus", reported: "status: rpc error: code = DeadlineExceeded"},
 	{method: "ExecSync"},
 	{method: "StopContainer", reported: `failed to "KillContainer" for "main" with KillContainerError: "rpc error: code = DeadlineExceeded`},
@@ -34,10 +34,10 @@ var hungCalls = []hungCall{
 	{method: "RemovePodSandbox"},
 }
 
-// A pod whose calls hang for ever changes nothing for the others: they start,
-// are restarted and end as fast as ever, and the node is ready. Its own deletion
-// says what it waits for, and ends once the call comes back. What is kept for it
-// meanwhile does not grow.
+// A pod whose calls hang for ever does not affect other pods: they start, are
+// restarted and end as fast as before, and the node is ready. An event reports what
+// the deletion of the pod waits for, and the deletion completes once the call returns.
+// The number of goroutines does not increase meanwhile.
 func TestAPodWhoseCallsHang(t *testing.T) {
 	parity.ProvesPart(t, 20, "SRV-61")
 	for _, c := range hungCalls {
@@ -65,7 +65,7 @@ func TestAPodWhoseCallsHang(t *testing.T) {
 	}
 }
 
-// hungStory: what is shown without being compared is looked at by the test.
+// hungStory: the test checks output that is not compared with a block.
 const hungStory = `
 fault hung METHOD pod=stuck hang
 apply stuck.yaml

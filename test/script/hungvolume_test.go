@@ -16,9 +16,9 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// A pod whose volume hangs, on its way in or on its way out, changes nothing for the
-// others, a pod with a volume of the same driver among them. What is kept for it
-// does not grow, and it ends once the driver answers.
+// A pod whose volume cannot be published or unpublished, because the call hangs, does not affect
+// other pods, also not a pod with a volume of the same driver. The number of goroutines does not
+// increase, and the pod ends once the driver answers.
 func TestAPodWhoseVolumeHangs(t *testing.T) {
 	parity.ProvesPart(t, 3, "VOL-05") // a pod that has ended stays until its volume is unmounted
 	for _, call := range []string{"NodePublishVolume", "NodeUnpublishVolume"} {

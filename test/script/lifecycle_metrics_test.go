@@ -12,7 +12,7 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// TestMetricsOfLives has pods start, fail and end, and reads what is reported of that.
+// TestMetricsOfLives makes pods start, fail and end, and reads the metrics of that.
 func TestMetricsOfLives(t *testing.T) {
 	parity.Proves(t, "SRV-49")
 	parity.ProvesPart(t, 2, "PROBE-30")
@@ -101,7 +101,7 @@ func TestMetricsOfLives(t *testing.T) {
 		}
 		return len(missing), "without " + strings.Join(missing, "\n") + "\nbut with\n" + strings.Join(have, "")
 	})
-	// Probes are counted on a page of their own.
+	// Metrics of probes have an endpoint of their own.
 	s.Soon(t, "the probes", 0, func() (int, string) {
 		_, text := s.Ask(t, "/metrics/probes", "good", nil)
 		_, others := s.Ask(t, "/metrics", "good", nil)
@@ -116,7 +116,7 @@ func TestMetricsOfLives(t *testing.T) {
 		}
 		return missing, text
 	})
-	// Of the process the page of probes tells when it was started, and no more.
+	// Of the process metrics, the endpoint of probes has the start time only.
 	if _, text := s.Ask(t, "/metrics/probes", "good", nil); !strings.Contains(text, "\nprocess_start_time_seconds ") ||
 		strings.Contains(text, "process_cpu") {
 		t.Errorf("/metrics/probes:\n%s", text)

@@ -18,36 +18,35 @@ import (
 	"keelson/internal/app"
 )
 
-// link is all that connects one life of the agent with the outside: its
-// connection to the runtime and its way to the API server. Once it is cut,
-// nothing of that life gets out any more, and nothing reaches it: as far as
-// others can see, it was killed at that moment.
+// link has all connections of one agent process: to the runtime, to the API server
+// and to sockets of the node. Once it is cut, the agent can neither send nor receive
+// anything: for its peers it was killed at that moment.
 type link struct {
 	runtime func() grpc.ClientConnInterface // the connection now
 	api     http.RoundTripper
-	// after is called for every runtime call that has ended, before the agent is.
-	// It may cut the link: then the agent never hears of it.
+	// after is called for every runtime call that has ended, before the agent gets the
+	// answer. It may cut the link: then the agent never gets the answer.
 	after func(method string)
-	// cancelled is called for each call that changes something and was cancelled before
-	// it had ended, while the agent was to run.
+	// cancelled is called for each call in lasting that the agent cancelled while it was not
+	// ending.
 	cancelled func(method string)
-	ending    atomic.Bool // the agent was asked to end, and may cancel what hangs
-	held      atomic.Bool // nothing passes any more, neither way; it is about to be cut
+	ending    atomic.Bool // the agent is being stopped, and may cancel calls that hang
+	held      atomic.Bool // nothing passes in either direction any more; the link is about to be cut
 
 	ctx context.Context // ends when the link is cut
 	cut context.CancelFunc
 }
 
-// lasting are the calls that must not be cancelled once they have begun: a runtime may
-// lose track of what it was making.
+// lasting are the calls that must not be cancelled once they have begun: the runtime may leave
+// behind what it was making.
 var lasting = map[string]bool{
 	"RunPodSandbox": true, "StopPodSandbox": true, "RemovePodSandbox": true, "CreateContainer": true,
 	"StartContainer":  true,
 	"RemoveContainer": true, "UpdateContainerResources": true, "UpdatePodSandboxResources": true,
 }
 
-// An answer with this code, and an error of the runtime that begins with "panic: ", make
-// the caller panic.
+// panicCode makes a request to the API server panic in the agent that gets an answer with this code. A runtime call
+// panics if its error begins with "panic: ".
 const panicCode = 599
 
 var errCut = errors.New("the agent was killed")
@@ -58,8 +57,8 @@ func newLink(runtime func() grpc.ClientConnInterface, api http.RoundTripper) *li
 	return l
 }
 
-// hold blocks all traffic in both directions until the link is cut. So no peer can depend on a file that the agent
-// writes meanwhile, as if the agent had been killed before it could send anything.
+// hold blocks all traffic in both directions until the link is cut, so that no peer can depend on a file that the
+// agent writes meanwhile.
 func (l *link) hold() { l.held.Store(true) }
 
 // pass waits while the link is held.
@@ -95,7 +94,7 @@ func (l *link) Invoke(ctx context.Context, method string, args, reply any, opts 
 	return status.Error(codes.Unavailable, errCut.Error())
 }
 
-// NewStream opens a stream of the runtime's; it breaks when the link is cut.
+// NewStream opens a stream from the runtime; it breaks when the link is cut.
 func (l *link) NewStream(
 	ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption,
 ) (grpc.ClientStream, error) {
@@ -136,7 +135,7 @@ func (l *link) sockets(s *sockets) *app.Sockets {
 	}
 }
 
-// listener is one whose connections break when the link is cut, or at once if it is.
+// listener is a listener whose connections break when the link is cut, or at once if it is cut already.
 type listener struct {
 	net.Listener
 	link *link
@@ -199,7 +198,7 @@ func (l *link) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// body, a watch perhaps, lasts until it is closed or the link is cut.
+// body is the body of an answer, such as a watch. It ends when it is closed or the link is cut.
 type body struct {
 	io.ReadCloser
 	end func()

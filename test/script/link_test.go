@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-// counted counts what reaches the runtime and the API server.
+// counted counts the calls and requests that reach the runtime and the API server.
 type counted struct{ calls, requests atomic.Int32 }
 
 func (c *counted) Invoke(context.Context, string, any, any, ...grpc.CallOption) error {

@@ -12,8 +12,8 @@ import (
 	"keelson/test/kit/placement"
 )
 
-// setMachine reads how the machine of a scenario is built: each number is of the part
-// above it.
+// setMachine reads the hardware of the machine of a scenario: each number is a count per unit of the
+// part before it.
 func (s *Scenario) setMachine(text string) error {
 	m := placement.Machine{Sockets: 1, Nodes: 1, Cores: 1, Threads: 1}
 	parts := map[string]*int{
@@ -36,8 +36,8 @@ func (s *Scenario) setMachine(text string) error {
 	return nil
 }
 
-// showCPUs shows which CPUs, and memory of which nodes, running containers are kept
-// to, and those whose time is limited.
+// showCPUs shows the CPUs and the memory nodes to which running containers are restricted, and whether
+// their CPU time is limited.
 func (r *Run) showCPUs() (string, error) {
 	list, err := r.Runtime.ListContainers(context.Background(), &cri.ListContainersRequest{Filter: &cri.ContainerFilter{
 		State: &cri.ContainerStateValue{State: cri.ContainerState_CONTAINER_RUNNING}}})

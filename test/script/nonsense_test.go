@@ -10,9 +10,9 @@ import (
 	"keelson/test/kit/fakecri"
 )
 
-// A runtime that answers nonsense, for a while and whatever it is asked, or one
-// question alone. Running pods are untouched; what happens meanwhile is noticed
-// at the latest when it talks sense again; and then everything works as before.
+// A runtime gives wrong answers for a while, to all calls or to one method. Running
+// pods are not affected. What happens meanwhile is detected at the latest when the
+// answers are right again, and then everything works as before.
 func TestARuntimeThatAnswersNonsense(t *testing.T) {
 	for _, lie := range slices.Sorted(maps.Keys(fakecri.Lies)) {
 		oddly(t, lie, "any", "")
@@ -20,9 +20,8 @@ func TestARuntimeThatAnswersNonsense(t *testing.T) {
 			oddly(t, lie, "any", "restart")
 		}
 	}
-	// Where the rest of what it says contradicts the lie. With its lists alone an agent
-	// that has just started gets less than there is if they deny all traces of
-	// a container, and an event right in all but the ids it names is believed.
+	// Only lies that other answers contradict: if wrong lists hide all traces of a container, an
+	// agent that has just started cannot detect that, and an event with wrong IDs is believed.
 	for _, lie := range []string{"garbage", "other-ids", "other-sandbox"} {
 		oddly(t, lie, "ListContainers", "restart")
 	}
@@ -43,8 +42,8 @@ func oddly(t *testing.T, lie, method, restart string) {
 	})
 }
 
-// A runtime that does not answer, or takes long for every answer. That a probe
-// gets no answer says nothing of its container.
+// A runtime does not answer, or takes long for every answer. A probe without an
+// answer does not count as a failure of its container.
 func TestARuntimeThatStalls(t *testing.T) {
 	for _, how := range []string{"hang", "delay=20"} {
 		t.Run(how, func(t *testing.T) {
@@ -54,8 +53,8 @@ func TestARuntimeThatStalls(t *testing.T) {
 	}
 }
 
-// A runtime that says it has done what it was asked for, and has not. It is asked
-// again, and not in a loop.
+// A runtime reports success without an effect. The call is repeated, but not in a
+// tight loop.
 func TestARuntimeThatDoesNothing(t *testing.T) {
 	for _, method := range []string{"RunPodSandbox", "StopPodSandbox", "RemovePodSandbox", "CreateContainer",
 		"StartContainer", "StopContainer", "RemoveContainer", "PullImage"} {
@@ -69,7 +68,7 @@ func TestARuntimeThatDoesNothing(t *testing.T) {
 	}
 }
 
-// tellOdd plays the story and returns what was asked while the runtime was odd.
+// tellOdd runs the story and returns the calls that were made while the runtime was faulty.
 func tellOdd(t *testing.T, name, fault, restart string) (asked string) {
 	s, r := trouble{
 		during: strings.NewReplacer("FAULT", fault, "RESTART", restart).Replace(oddStory),
@@ -82,21 +81,21 @@ func tellOdd(t *testing.T, name, fault, restart string) (asked string) {
 	for i, out := range r.shown {
 		switch strings.Join(s.steps[i].args, " ") {
 		case "calls calm", "calls still-node1":
-			// What cannot be reported may be asked for once more: its name is taken.
+			// A creation whose result cannot be read may be repeated once: it fails, since the name is reserved.
 			for line := range strings.Lines(out) {
 				if !strings.Contains(line, " -> ") {
 					t.Errorf("a pod that runs was not left alone: %s", line)
 				}
 			}
 		case "calls":
-			asked = out // the last time it is shown
+			asked = out // the output of the last calls step
 		}
 	}
 	return asked
 }
 
-// oddStory: calm is left alone throughout; ends ends and begins begins while the
-// runtime is odd, and leaves is deleted.
+// oddStory: calm is not changed; while the runtime is faulty ends exits, begins is
+// created, and leaves is deleted.
 const oddStory = `calls
 FAULT
 RESTART

@@ -10,11 +10,11 @@ import (
 	"path/filepath"
 )
 
-// noteDirs are the directories of the agent with such files.
+// noteDirs are the directories with notes, below the root directory of the agent.
 var noteDirs = []string{"", "device-plugins"}
 
-// notes are the files in which the agent notes what an agent after it is to
-// know of all pods, by name. It writes them behind the back of what they tell of.
+// notes are the state files for all pods, by name, from which the next agent
+// reads.
 func (w *World) notes() (map[string][]byte, error) {
 	files := map[string][]byte{}
 	for _, dir := range noteDirs {

@@ -29,9 +29,8 @@ func (r *Run) health(args []string, sick bool) error {
 	return nil
 }
 
-// stopSandbox ends a sandbox behind the agent's back as a runtime does when its
-// own client asks for it: the containers are killed, and after a while the
-// sandbox follows.
+// stopSandbox stops a sandbox without the agent, as another client of the runtime
+// can do: the containers are killed, and after a while the sandbox ends.
 func (r *Run) stopSandbox(args []string) error {
 	for _, p := range r.Runtime.Pods() {
 		for _, c := range p.Containers {
@@ -46,9 +45,9 @@ func (r *Run) stopSandbox(args []string) error {
 	return r.Runtime.KillSandbox(args[0])
 }
 
-// lose takes a container away behind the agent's back, as a user of the
-// runtime's own client does; without a container, all that the runtime has of the pod,
-// as a machine that starts anew does.
+// lose removes a container without the agent, as another client of the runtime
+// can do. Without a container it removes everything of the pod in the runtime, as
+// after a reboot of the machine.
 func (r *Run) lose(args []string) error {
 	if len(args) == 1 {
 		return r.loseAll(args[0])
@@ -85,7 +84,8 @@ func (r *Run) loseAll(pod string) error {
 	return nil
 }
 
-// reboot ends the agent and everything that runs, and starts the agent again. The runtime goes on holding what it held.
+// reboot ends the agent and everything that runs, and starts the agent again. The runtime keeps its records of
+// sandboxes and containers.
 func (r *Run) reboot([]string) error {
 	r.Stop()
 	for _, p := range r.Runtime.Pods() {
@@ -96,7 +96,7 @@ func (r *Run) reboot([]string) error {
 			return err
 		}
 	}
-	// What is older than the start of the machine tells the agent that there was one.
+	// The agent detects the reboot by a checkpoint that is older than the boot of the machine.
 	err := os.Chtimes(r.Path(deviceCheckpoint), time.Unix(0, 0), time.Unix(0, 0))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -105,15 +105,15 @@ func (r *Run) reboot([]string) error {
 	return nil
 }
 
-// removeImage takes an image away behind the agent's back.
+// removeImage removes an image without the agent.
 func (r *Run) removeImage(args []string) error {
 	_, err := r.Runtime.RemoveImage(context.Background(),
 		&cri.RemoveImageRequest{Image: &cri.ImageSpec{Image: args[0]}})
 	return err
 }
 
-// runtimeIs takes the runtime away or brings it back; without a word it shows
-// what the runtime holds.
+// runtimeIs disconnects the runtime or connects it again; without an argument it
+// shows the content of the runtime.
 func (r *Run) runtimeIs(args []string) (string, error) {
 	switch first(args) {
 	case "":
@@ -148,7 +148,7 @@ func (r *Run) apiIs(args []string) error {
 	return nil
 }
 
-// crash has the agent die after its next calls that change something.
+// crash kills the agent after this number of further calls that change something.
 func (r *Run) crash(args []string) error {
 	n, err := strconv.Atoi(args[0])
 	r.mu.Lock()

@@ -31,8 +31,8 @@ func (h panicking) Handle(ctx context.Context, r slog.Record) error {
 	return h.Handler.Handle(ctx, r)
 }
 
-// TestAPanicInATurn has the look at one pod panic four times. It is tried again after one,
-// two, four and eight seconds and reported in an event; another pod does not notice.
+// TestAPanicInATurn makes the sync of one pod panic four times. The sync is retried after one,
+// two, four and eight seconds, and an event reports the panic; another pod is not affected.
 func TestAPanicInATurn(t *testing.T) {
 	const times = 4
 	var left atomic.Int32
@@ -53,7 +53,7 @@ func TestAPanicInATurn(t *testing.T) {
 			t.Errorf("before the last pause is over the pod is %s", out)
 		}
 		r.Must(t, "wait", "sick", "Ready", "within=3")
-		const event = "sick Warning FailedSync: error syncing pod: look at the pod: " +
+		const event = "sick Warning FailedSync: error syncing pod: " +
 			"internal error, the stack is in the agent's log: in the middle of a turn"
 		if reported := r.ShowEvents("sick"); !strings.Contains(reported, event) {
 			t.Errorf("events of the pod:\n%s\nwant\n%s", reported, event)

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// manifest reads a pod; what most pods have need not be written.
+// manifest reads a pod. Fields that most pods have can be left out of the file.
 func (r *Run) manifest(file string) (*corev1.Pod, error) {
 	data, ok := r.Scenario.Files[file]
 	if !ok {
@@ -45,8 +45,8 @@ func (r *Run) manifest(file string) (*corev1.Pod, error) {
 	return p, nil
 }
 
-// named reads the pod that FILE, or NAME=FILE, stands for: the second form makes
-// another version of the pod NAME.
+// named reads the pod of an argument FILE or NAME=FILE. The second form gives the pod in the
+// file the name NAME.
 func (r *Run) named(a string) (*corev1.Pod, error) {
 	name, file, other := strings.Cut(a, "=")
 	if !other {
@@ -63,7 +63,7 @@ func (r *Run) named(a string) (*corev1.Pod, error) {
 	return p, nil
 }
 
-// apply creates pods, or changes those that are there.
+// apply creates pods, or changes those that exist.
 func (r *Run) apply(args []string) error {
 	pods := r.API.CoreV1().Pods(Namespace)
 	for _, a := range args {
@@ -82,7 +82,7 @@ func (r *Run) apply(args []string) error {
 		if err != nil {
 			return err
 		}
-		// What a user may change of a running pod.
+		// The fields of a running pod that a user may change.
 		have.Spec.ActiveDeadlineSeconds = p.Spec.ActiveDeadlineSeconds
 		for i, c := range p.Spec.Containers {
 			have.Spec.Containers[i].Image = c.Image
@@ -122,7 +122,7 @@ func (r *Run) gate(args []string) error {
 	return err
 }
 
-// overwrite has another client than the agent write fields of a pod's status.
+// overwrite writes fields of a pod's status as another client than the agent.
 func (r *Run) overwrite(args []string) error {
 	p, err := r.API.CoreV1().Pods(Namespace).Patch(context.Background(), args[0], types.StrategicMergePatchType,
 		[]byte(`{"status":`+args[1]+`}`), metav1.PatchOptions{}, "status")
@@ -133,7 +133,7 @@ func (r *Run) overwrite(args []string) error {
 	return nil
 }
 
-// Static puts manifests in place, as an editor does.
+// Static writes manifests of static pods, as an editor does.
 func (r *Run) Static(args []string) error {
 	for _, a := range args {
 		name, _, _ := strings.Cut(a, "=")
@@ -173,8 +173,8 @@ func (r *Run) unstatic(args []string) error {
 	return nil
 }
 
-// restore removes manifests and puts them back before the agent can have read that they
-// were gone. The kernel reports both; what is renamed into its place is no removal.
+// restore removes manifests and writes them again before the agent can have read the directory.
+// The kernel reports the removal and the creation.
 func (r *Run) restore(args []string) error {
 	if err := r.unstatic(args); err != nil {
 		return err
@@ -185,7 +185,7 @@ func (r *Run) restore(args []string) error {
 	return r.replace(args)
 }
 
-// replace renames manifests into place, and the kernel reports it.
+// replace renames manifests into place. The kernel reports the rename, and no removal.
 func (r *Run) replace(args []string) error {
 	if err := r.Static(args); err != nil {
 		return err
@@ -198,8 +198,8 @@ func (r *Run) replace(args []string) error {
 	return nil
 }
 
-// class makes a RuntimeClass; without a handler it removes it. The handler of
-// one that is there is changed as only a deletion and a creation can.
+// class creates a RuntimeClass; without a handler it removes it. To change the
+// handler of one that exists it deletes and creates it, since the field is immutable.
 func (r *Run) class(args []string) error {
 	ctx, classes := context.Background(), r.API.NodeV1().RuntimeClasses()
 	err := classes.Delete(ctx, args[0], metav1.DeleteOptions{})

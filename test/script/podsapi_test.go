@@ -15,7 +15,7 @@ import (
 	"keelson/internal/serve/podsapi"
 )
 
-// TestPodsAPI follows a pod through its life as a program of the node does.
+// TestPodsAPI watches a pod from its creation to its end, as a program on the node does.
 func TestPodsAPI(t *testing.T) {
 	s := Listening(t, "featureGates: {PodsAPI: true}\n", Rights)
 	conn, err := grpc.NewClient("unix://"+s.Path("kubelet/"+podsapi.Socket),

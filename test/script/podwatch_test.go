@@ -15,8 +15,8 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// TestPodsAreWatchedOnceTheNodeIsKnown looks at what the agent asks the API server for:
-// its own pods and no others, and those after the node.
+// TestPodsAreWatchedOnceTheNodeIsKnown checks the requests of the agent to the API server:
+// it watches only its own pods, and only after it has read the node.
 func TestPodsAreWatchedOnceTheNodeIsKnown(t *testing.T) {
 	parity.ProvesPart(t, 2, "SRC-01")
 	var mu sync.Mutex

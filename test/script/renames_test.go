@@ -11,8 +11,8 @@ import (
 	"keelson/test/kit/renames"
 )
 
-// TestStatesAreRenamedIntoPlace has an agent write down all that it keeps of pods in its
-// root directory, and looks at how the files came to be.
+// TestStatesAreRenamedIntoPlace makes an agent write all its state files, and checks that each
+// was renamed into place.
 func TestStatesAreRenamedIntoPlace(t *testing.T) {
 	parity.ProvesPart(t, 5, "RT-57")
 	const config = `cpuManagerPolicy: static

@@ -13,12 +13,12 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// Logs may grow while the configuration says so, and no longer.
+// A reload of the configuration can set and remove the size limit of logs.
 func TestThatLogsMayGrowCanBeChanged(t *testing.T) {
 	parity.ProvesPart(t, 3, "CFG-81")
 	var hangup chan os.Signal
 	Settled(t, "containerLogMaxSize: '-1'\n", func(w *World) {
-		hangup = make(chan os.Signal) // of the bubble
+		hangup = make(chan os.Signal) // made in the bubble
 		w.Operator = app.Operator{Hangup: hangup, Load: w.Settings}
 	}, func(t *testing.T, r *Run) {
 		r.Pod(t, "web", PlainPod)

@@ -41,8 +41,7 @@ func TestTheHostsResolverIsCheckedOnce(t *testing.T) {
 	})
 }
 
-// TestCgroupVersionIsReported: of a machine with cgroup v1, once per start, whether or not pods have cgroups of their
-// own.
+// TestCgroupVersionIsReported: an event reports cgroup v1 once per start, with and without cgroups of pods.
 func TestCgroupVersionIsReported(t *testing.T) {
 	parity.ProvesPart(t, 2, "NODE-24")
 	groups, err := cgroup.Detect()
@@ -97,8 +96,8 @@ func TestMoreEndedInstancesAreKeptWhereAFlagSaysSo(t *testing.T) {
 	}
 }
 
-// A runtime that does not list what it holds makes the node not ready; it is when
-// the runtime does again.
+// A runtime whose lists fail makes the node not ready. The node is ready when the lists
+// succeed again.
 func TestARuntimeThatDoesNotList(t *testing.T) {
 	parity.Differs(t, "RT-22", "0061")
 	parity.ProvesPart(t, 4, "NODE-23")

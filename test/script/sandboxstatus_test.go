@@ -7,8 +7,8 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// A runtime without events has to be asked for the state of a new sandbox. That
-// it does not report is shown in an event, and tried again.
+// Without events of the runtime the agent calls PodSandboxStatus for a new sandbox. If the
+// call fails, an event reports it, and it is retried.
 func TestSandboxWhoseStatusFails(t *testing.T) {
 	parity.ProvesPart(t, 20, "SRV-61")
 	parity.ProvesPart(t, 2, "LIFE-51")

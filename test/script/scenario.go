@@ -13,13 +13,13 @@ type Scenario struct {
 	Name    string
 	Rows    []string           // parity rows it proves
 	Parts   []part             // parity rows that it proves with others
-	Differs []difference       // parity rows that the agent differs from, as it shows
+	Differs []difference       // parity rows from which the agent differs, as the scenario shows
 	Config  string             // YAML, merged into the agent's configuration
-	Machine *placement.Machine // nil: this one
+	Machine *placement.Machine // nil: the machine of the test
 	Crash   bool               // also run by the crash test
-	Timely  bool               // what it shows depends on when calls are answered
+	Timely  bool               // its output depends on when calls are answered
 	Late    bool               // the agent is not started at the beginning
-	Loose   bool               // what has no block is not compared
+	Loose   bool               // output without a block is not compared
 	Files   map[string]string  // manifests
 
 	steps []step
@@ -27,7 +27,7 @@ type Scenario struct {
 	rest  string   // the manifests, as they are in the file
 }
 
-// step is one command and what it is to show.
+// step is one command and its expected output.
 type step struct {
 	line  int // index into Scenario.lines
 	args  []string
@@ -142,7 +142,7 @@ func words(line string) ([]string, error) {
 	return out, nil
 }
 
-// With is the file's text with new blocks, by step.
+// With is the file's text with new blocks, given by step.
 func (s *Scenario) With(shown []string) string {
 	var b strings.Builder
 	from := 0

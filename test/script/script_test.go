@@ -66,28 +66,28 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// result is what a run came to.
+// result is the result of a run.
 type result struct {
 	shown   []string       // by step, as far as it got
 	writes  int            // calls that changed something
 	changes int            // of these, those of the runtime
-	crashed string         // the one after which the agent died
+	crashed string         // the call after which the agent was killed
 	starts  map[string]int // successful starts, by pod/container#attempt
-	broken  bool           // the scenario could not go on, which is no wonder
-	fated   string         // the call of which the agent heard no answer
+	broken  bool           // a step failed because of the fate, which is no error
+	fated   string         // the call whose answer was lost
 	trace   string         // every call to the runtime, and what the agents logged
 }
 
-// mode is how a scenario is run. In any but the zero one calls and events are not
-// as they would be, and what else is shown may take a while to be so.
+// mode is how a scenario is run. Only in the zero mode the calls and events are compared. In the
+// other modes a state may be reached later.
 type mode struct {
-	crashAt int  // the agent dies after that many calls that change something
-	old     bool // the runtime is one of the age of containerd 1.6
+	crashAt int  // the agent is killed after this number of calls that change something
+	old     bool // the runtime behaves like containerd 1.6
 	fate    *fate
-	fateAt  int // that call that changes something meets the fate
+	fateAt  int // the call of this number that changes something meets the fate
 }
 
-// settles reports whether what a step shows comes to be as it is if nothing goes wrong.
+// settles reports whether a step must show the same in this mode as in the zero mode.
 func (m mode) settles(st step) bool {
 	return st.settles() && (m.fate == nil || !m.fate.diverges() && st.args[0] != "runtime")
 }

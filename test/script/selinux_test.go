@@ -18,7 +18,7 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// levels is an SELinux whose labels of files are made of the level alone.
+// levels is an SELinux in which the label of a file depends on the level only.
 type levels struct{}
 
 func (levels) FileLabel(o *corev1.SELinuxOptions) (string, error) {
@@ -28,10 +28,10 @@ func (levels) FileLabel(o *corev1.SELinuxOptions) (string, error) {
 	return "u:r:files:" + o.Level, nil
 }
 
-// On a node with SELinux a driver mounts a volume with the label of its pod, and the
-// runtime is asked to label what is not mounted so. A pod with another label gets the
-// volume after the first one has gone. Without the gate, only volumes for one pod are
-// mounted so, and on a node without SELinux none is.
+// On a node with SELinux a driver mounts a volume with the label of its pod as a mount option, and
+// the runtime relabels the other volumes. A pod with another label gets the volume after the first
+// pod is gone. Without the gate only volumes for a single pod are mounted with a label, and on a
+// node without SELinux none is.
 func TestVolumesWithLabels(t *testing.T) {
 	parity.ProvesPart(t, 4, "VOL-11")
 	parity.ProvesPart(t, 7, "VOL-20")

@@ -26,14 +26,14 @@ type Served struct {
 	URL, Healthz string
 }
 
-// handedOut are the ports that tests of this process have been given.
+// handedOut are the ports that FreePort has returned to tests of this process.
 var handedOut sync.Map
 
-// FreePort is a port without a listener that the kernel does not assign by
-// itself: one that is not reserved may be another's the next moment.
+// FreePort is a port without a listener, from a range that the kernel does not assign by
+// itself: no socket without an explicit port can take it meanwhile.
 func FreePort(t *testing.T) int {
 	t.Helper()
-	const first, last = 15_000, 32_000 // below those that are given to sockets that name none
+	const first, last = 15_000, 32_000 // below the ports that the kernel assigns
 	for range 1000 {
 		port := first + mathrand.IntN(last-first)
 		if _, taken := handedOut.LoadOrStore(port, true); taken {
@@ -48,7 +48,7 @@ func FreePort(t *testing.T) int {
 	return 0
 }
 
-// Listening starts an agent with a server and waits until it takes connections.
+// Listening starts an agent with a server and waits until it accepts connections.
 func Listening(t *testing.T, configuration string, edit func(*World)) *Served {
 	t.Helper()
 	port, health := FreePort(t), FreePort(t)
@@ -74,11 +74,11 @@ func Listening(t *testing.T, configuration string, edit func(*World)) *Served {
 	return s
 }
 
-// Unhurried is how long a machine that has much to do may take for what is done soon.
+// Unhurried is how long something that is done soon may take on a busy machine.
 const Unhurried = 2 * time.Minute
 
-// untilListening waits until all ports of the agent take connections: each is opened
-// by itself.
+// untilListening waits until all ports of the agent accept connections: the agent opens
+// them independently.
 func (s *Served) untilListening(t *testing.T) {
 	t.Helper()
 	cfg, err := s.Settings()
@@ -100,8 +100,8 @@ func (s *Served) untilListening(t *testing.T) {
 	}
 }
 
-// Ask sends a request and returns the status and the answer. Each has a connection
-// of its own.
+// Ask sends a request and returns the status code and the body. Each request has a
+// connection of its own.
 func (s *Served) Ask(t *testing.T, path, token string, cert *tls.Certificate) (int, string) {
 	t.Helper()
 	conf := &tls.Config{InsecureSkipVerify: true}
@@ -133,7 +133,7 @@ func (s *Served) Ask(t *testing.T, path, token string, cert *tls.Certificate) (i
 	return resp.StatusCode, string(body)
 }
 
-// Soon asks until the status is as wanted.
+// Soon repeats a request until the status code is want.
 func (s *Served) Soon(t *testing.T, what string, want int, ask func() (int, string)) {
 	t.Helper()
 	Eventually(t, fmt.Sprintf("%s: %d", what, want), func() (string, bool) {
@@ -142,14 +142,14 @@ func (s *Served) Soon(t *testing.T, what string, want int, ask func() (int, stri
 	})
 }
 
-// everybody may do everything, but for one.
+// Rights allows everything to all users but mallory, and sets a token for alice and one for mallory.
 func Rights(w *World) {
 	w.Server.AddToken("good", authenticationv1.UserInfo{Username: "alice"})
 	w.Server.AddToken("poor", authenticationv1.UserInfo{Username: "mallory"})
 	w.Server.Authorize(func(s authorizationv1.SubjectAccessReviewSpec) bool { return s.User != "mallory" })
 }
 
-// RunPod has the served agent run one pod and waits for it, in real time.
+// RunPod creates a pod and waits until the agent runs it, in real time.
 func (s *Served) RunPod(t *testing.T, name, spec string) {
 	t.Helper()
 	r := &Run{
@@ -171,7 +171,7 @@ func isReady(p *corev1.Pod) bool {
 	})
 }
 
-// Eventually waits until ask reports true; it also returns what there is instead.
+// Eventually waits until ask reports true. ask also returns the present state, for the error message.
 func Eventually(t *testing.T, what string, ask func() (instead string, so bool)) {
 	t.Helper()
 	await.Within(t, Unhurried, 50*time.Millisecond, what, ask)

@@ -15,8 +15,8 @@ import (
 	"keelson/test/kit/need"
 )
 
-// Settled is a node with a configuration of its own, in virtual time. The story is
-// reported once the agent has had a few seconds.
+// Settled runs a story on a node with a configuration of its own, in virtual time. The story
+// begins a few seconds after the start of the agent.
 func Settled(t *testing.T, configuration string, edit func(*World), story func(t *testing.T, r *Run)) {
 	t.Helper()
 	dir := NodeDir(t)
@@ -42,7 +42,7 @@ func Settled(t *testing.T, configuration string, edit func(*World), story func(t
 	})
 }
 
-// Pod makes a pod of a manifest without its head.
+// Pod creates a pod from a manifest that may lack apiVersion, kind and metadata.
 func (r *Run) Pod(t *testing.T, name, spec string) {
 	t.Helper()
 	r.Scenario.Files[name+".yaml"] = spec
@@ -60,10 +60,10 @@ func (r *Run) Must(t *testing.T, args ...string) string {
 
 const PlainPod = "spec: {containers: [{name: main}]}\n"
 
-// node is the node object; nil if there is none.
+// NodeObject is the node object; nil if there is none.
 func (w *World) NodeObject() *corev1.Node { return w.Server.Node(Node) }
 
-// Asked are the requests that match.
+// Asked are the requests to the API server with this verb and resource.
 func (w *World) Asked(verb, resource string) []apiproxy.Request {
 	var out []apiproxy.Request
 	for _, q := range w.Proxy.Requests() {
@@ -74,7 +74,7 @@ func (w *World) Asked(verb, resource string) []apiproxy.Request {
 	return out
 }
 
-// StartFails starts an agent that is to end by itself, and returns why it did; nil if it goes on.
+// StartFails starts an agent that should end by itself, and returns its error; nil if it continues to run.
 func (w *World) StartFails() error {
 	w.Start()
 	a := w.agent
@@ -88,7 +88,7 @@ func (w *World) StartFails() error {
 	return a.err
 }
 
-// NodeReady is the condition of the node object; zero if there is none.
+// NodeReady is the Ready condition of the node object; zero if there is none.
 func (w *World) NodeReady() corev1.NodeCondition {
 	for _, c := range w.NodeObject().Status.Conditions {
 		if c.Type == corev1.NodeReady {

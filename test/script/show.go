@@ -18,7 +18,7 @@ import (
 	"keelson/test/kit/fakecri"
 )
 
-// pods numbers the pods that have had the same name: web, web~2, web~3.
+// names gives pods of the same name different names, by UID: web, web~2, web~3.
 func (w *World) names() map[string]string {
 	names, count := map[string]string{}, map[string]int{}
 	for _, c := range w.Runtime.Calls(0) {
@@ -35,8 +35,7 @@ func (w *World) names() map[string]string {
 	return names
 }
 
-// showAllCalls shows every call, lists and reads too, with the moment it came and what
-// became of it.
+// showAllCalls shows every call, lists and reads too, with its time and its result.
 func (w *World) showAllCalls() string {
 	names := w.names()
 	var b strings.Builder
@@ -62,8 +61,8 @@ func (w *World) showAllCalls() string {
 	return b.String()
 }
 
-// showCalls shows the calls after one that change something or run a command,
-// pod by pod in the order in which they happened.
+// showCalls shows the calls with a sequence number above after that change something or
+// run a command, pod by pod in the order in which they happened.
 func (w *World) showCalls(after int, pod string, timed bool) string {
 	names := w.names()
 	var calls []fakecri.Call
@@ -109,7 +108,7 @@ func (w *World) showCalls(after int, pod string, timed bool) string {
 	return b.String()
 }
 
-// showRequests shows what the agent asked the API server about a pod since the last look.
+// showRequests shows the requests to the API server about a pod since the last requests step.
 func (r *Run) showRequests(pod string) string {
 	var b strings.Builder
 	all := r.Proxy.Requests()
@@ -192,7 +191,7 @@ func text(reason, message string) string {
 	return out
 }
 
-// ShowEvents shows the events of a pod, or about all.
+// ShowEvents shows the events about a pod, or about all pods.
 func (w *World) ShowEvents(pod string) string {
 	events := w.takeEvents(pod)
 	slices.SortStableFunc(events, func(a, b event) int {
@@ -220,7 +219,7 @@ var (
 	took = regexp.MustCompile(`\b[0-9.]+m?s \([0-9.]+m?s including waiting\)`)
 )
 
-// plain replaces what differs from run to run by what it stands for.
+// plain replaces values that differ between runs by placeholders.
 func (w *World) plain(s string) string {
 	for uid, name := range w.names() {
 		s = strings.ReplaceAll(s, uid, "<"+name+">")
@@ -241,8 +240,8 @@ func (w *World) plain(s string) string {
 	return longID.ReplaceAllString(strings.ReplaceAll(s, w.Dir, "<dir>"), "<id>")
 }
 
-// showPulls shows what was pulled since the beginning, for which runtime handler,
-// by pod.
+// showPulls shows the images that were pulled since the beginning, with the pod and the
+// runtime handler.
 func (w *World) showPulls() string {
 	var lines []string
 	for _, p := range w.Runtime.Pulls() {
@@ -256,10 +255,10 @@ func (w *World) showPulls() string {
 	return strings.Join(lines, "")
 }
 
-// showRuntime shows what the runtime holds.
+// showRuntime shows the pods in the runtime.
 func (w *World) showRuntime() string {
 	names := w.names()
-	// By name: which of those that come together is first is left to chance.
+	// Sorted by name: the order of pods that are created at the same time is random.
 	pods := w.Runtime.Pods()
 	slices.SortStableFunc(pods, func(a, b fakecri.Pod) int { return cmp.Compare(names[a.UID], names[b.UID]) })
 	var b strings.Builder

@@ -15,8 +15,8 @@ import (
 	"keelson/internal/host/shutdown"
 )
 
-// loginManager is what shuts the node's machine down: its login manager and the bus that
-// it is reached over.
+// loginManager simulates systemd-logind, which shuts the node's machine down, and the D-Bus connections to
+// it.
 type loginManager struct {
 	mu       sync.Mutex
 	down     bool // no answer
@@ -35,7 +35,7 @@ type session struct {
 	queue chan bool
 }
 
-// connect connects a life of the agent.
+// connect returns the function with which an agent connects.
 func (m *loginManager) connect(agent context.Context) func(context.Context) (shutdown.Session, error) {
 	return func(context.Context) (shutdown.Session, error) {
 		m.mu.Lock()
@@ -99,7 +99,7 @@ func (s *session) Close() {
 	s.end()
 }
 
-// lock is let go by its holder, or with it.
+// lock is an inhibitor lock. It is released by its holder, or when the agent is killed.
 type lock struct {
 	m    *loginManager
 	once sync.Once
@@ -120,8 +120,8 @@ func (l *lock) release() {
 	})
 }
 
-// machineIs has the machine shut down, or not after all, or takes the way to it away
-// and brings it back.
+// machineIs announces a shutdown of the machine or cancels it, or disconnects logind and connects
+// it again.
 func (r *Run) machineIs(args []string) error {
 	m := &r.login
 	m.mu.Lock()
@@ -143,8 +143,8 @@ func (r *Run) machineIs(args []string) error {
 	return nil
 }
 
-// showMachine shows what the machine waits for, whether the node is ready, and what is
-// written down of the last shutdown.
+// showMachine shows the number of inhibitor locks, whether the node is ready, the events of shutdowns, and the
+// recorded state of the last shutdown.
 func (r *Run) showMachine() (string, error) {
 	r.login.mu.Lock()
 	locks := r.login.locks

@@ -8,10 +8,10 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 )
 
-// sockets are those of the node, in memory, by path. A socket that is made anew takes
-// the place of the one before.
+// sockets are the sockets of the node, in memory, by path. A new socket replaces an earlier
+// one of the same path.
 type sockets struct {
-	made func(path string) // a socket is there now
+	made func(path string) // called when a socket was created
 
 	mu sync.Mutex
 	at map[string]*bufconn.Listener
@@ -33,7 +33,7 @@ func (s *sockets) Dial(ctx context.Context, path string) (net.Conn, error) {
 	s.mu.Lock()
 	l := s.at[path]
 	s.mu.Unlock()
-	if l == nil { // that of a program outside of virtual time, or of none
+	if l == nil { // the socket of a program outside of virtual time, or no socket
 		var d net.Dialer
 		return d.DialContext(ctx, "unix", path)
 	}

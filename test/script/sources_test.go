@@ -22,7 +22,7 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// pods asks an agent which pods it has.
+// pods requests the list of pods from an agent.
 func (s *Served) pods(t *testing.T, at, token string) []corev1.Pod {
 	t.Helper()
 	code, text := s.Ask(t, at, token, nil)
@@ -121,7 +121,7 @@ func TestStandalone(t *testing.T) {
 	}
 }
 
-// podCIDR is what the runtime got of the addresses of pods.
+// podCIDR is the pod CIDR that the runtime got.
 func podCIDR(t *testing.T, w *World) string {
 	t.Helper()
 	resp, err := w.Runtime.Status(t.Context(), &cri.StatusRequest{Verbose: true})
@@ -135,8 +135,8 @@ func podCIDR(t *testing.T, w *World) string {
 	return info.PodCIDR
 }
 
-// Two sources have a pod of one name: the first runs, and the other one once that
-// has ended.
+// Two sources have a pod of the same name: the first one runs, and the other one once the
+// first has ended.
 func TestOneNameInTwoSources(t *testing.T) {
 	parity.Proves(t, "SRC-17")
 	const manifest = "apiVersion: v1\nkind: Pod\nmetadata: {name: twin, namespace: default}\nspec: {terminationGracePeriodSeconds: 1, containers: [{name: main, image: %s, args: [%s]}]}\n"
@@ -222,7 +222,7 @@ func TestVariablesOfAStaticPodFromAFile(t *testing.T) {
 	})
 }
 
-// A pod that is refused never runs: its status, an event and a counter say why.
+// A rejected pod never runs: its status, an event and a counter report why.
 func TestRejectionIsReportedAndCounted(t *testing.T) {
 	parity.ProvesPart(t, 2, "SRC-34")
 	s := Listening(t, "maxPods: 1\n", Rights)
@@ -264,8 +264,8 @@ func TestRejectionIsReportedAndCounted(t *testing.T) {
 	}
 }
 
-// What runs of a pod that only the runtime knows is stopped by what is written on
-// it, and counted.
+// Containers of a pod that exists only in the runtime are stopped with the grace period in their
+// annotations, and counted in a metric.
 func TestPodsOnlyTheRuntimeKnows(t *testing.T) {
 	parity.Proves(t, "SRC-56")
 	s := Listening(t, "", Rights)
@@ -311,9 +311,9 @@ func TestPodsOnlyTheRuntimeKnows(t *testing.T) {
 	}
 }
 
-// An agent finds the log directory of a pod of which nothing else is left, when every
-// source has spoken, and removes it. Those of pods that are there stay, and so does what
-// is not a pod's.
+// When all sources are ready, an agent removes the log directories of pods of which nothing else is
+// left. The log directories of existing pods stay, and so do directories that do not belong to a
+// pod.
 func TestLogsOfPodsThatAreGone(t *testing.T) {
 	parity.Differs(t, "SRC-53", "0066")
 	s := Listening(t, "", Rights)
@@ -353,10 +353,10 @@ func TestLogsOfPodsThatAreGone(t *testing.T) {
 	})
 }
 
-// The picture of a static pod shows each edit of the manifest, also of what may be
-// changed in a pod's place, as a pod that is new: its generation is 1, and what was
-// observed of it is that of the static pod, which has none. One that a user edits
-// at the API server has another generation, and the static pod goes on.
+// Each edit of a manifest gives a new mirror pod, also an edit of a field that can be changed in
+// place: its generation is 1, and its observedGeneration is that of the static pod, which has
+// none. If a user edits a mirror pod at the API server, its generation changes, and the static
+// pod continues to run.
 func TestGenerationsOfAStaticPodsPicture(t *testing.T) {
 	parity.Proves(t, "SRC-28")
 	Settled(t, "", nil, func(t *testing.T, r *Run) {

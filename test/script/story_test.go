@@ -15,8 +15,8 @@ import (
 	"keelson/test/kit/fakecri"
 )
 
-// tell runs a story in Go because it counts or uses random numbers. It is in
-// the same world as a scenario, and what always holds is held here too.
+// tell runs a story that is written in Go because it counts or uses random numbers. It has
+// the same World as a scenario, and the same invariants are checked.
 func tell(t *testing.T, configuration string, story func(t *testing.T, r *Run)) {
 	dir := NodeDir(t)
 	var log string
@@ -80,8 +80,8 @@ func TestBurstOnARuntimeWithoutLimit(t *testing.T) {
 }
 
 // TestStaticPodEditedAThousandTimes edits the manifest of a static pod again and
-// again, whatever the agent is at, and restarts and kills the agent over it. There
-// are never two live copies (the world sees to that), the last edit is what runs,
+// again, at any time, and restarts and kills the agent meanwhile. There are never
+// two running copies (World checks that), the last edit is the one that runs,
 // and it runs soon after the copy before it has ended.
 func TestStaticPodEditedAThousandTimes(t *testing.T) {
 	const edits = 1000
@@ -113,7 +113,7 @@ func TestStaticPodEditedAThousandTimes(t *testing.T) {
 		var longest time.Duration
 		for i := range edits {
 			edit(i)
-			// Between no time at all and long enough to have come to rest.
+			// From 0 s to a pause in which the pod can come to rest.
 			time.Sleep(time.Duration(i*i%97) * 73 * time.Millisecond)
 			switch {
 			case i%41 == 40:
@@ -146,7 +146,7 @@ func TestStaticPodEditedAThousandTimes(t *testing.T) {
 	})
 }
 
-// version tells by its argument which version of a static pod runs.
+// version is the version of a static pod that runs, which is the argument of its container.
 func (w *World) version(pod string) string {
 	for _, p := range w.Runtime.Pods() {
 		for _, c := range p.Containers {

@@ -5,17 +5,17 @@ import (
 	"testing"
 )
 
-// trouble is a story of a node whose outside world is not itself for a while. Of
-// the pods calm and still nothing is wanted throughout; ends and leaves are there
-// to end and to be deleted, begins to be made.
+// trouble is a story of a node on which the runtime or the API server fails for a while. The
+// pods calm and still are not changed. The container of ends exits, leaves is deleted, and
+// begins is created.
 type trouble struct {
-	during string // from the beginning of the trouble until it is over and all have caught up
-	after  string // what works as ever then
-	gone   string // how long a pod may take to go then
-	rest   string // how long what is left of them may stay
+	during string // steps from the beginning of the failure until it has ended and everything is up to date
+	after  string // steps that must work as before then
+	gone   string // how long the deletion of a pod may take then
+	rest   string // after which time nothing may be left of the pods
 }
 
-// play plays the story. Only blocks that are there are compared.
+// play runs the story. Output without a block is not compared.
 func (x trouble) play(t *testing.T, name string) (*Scenario, result) {
 	t.Helper()
 	s, err := Parse(name,

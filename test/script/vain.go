@@ -12,9 +12,8 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// startedInVain looks, in what the runtime has done, for instances that are not numbered
-// one after the other, and for containers that were started though they were not to run
-// any more.
+// startedInVain looks, in the calls to the runtime, for attempts that are not numbered one after
+// the other, and for containers that were started although they must not run any more.
 func (w *World) startedInVain() (out []string) {
 	type key struct{ uid, container string }
 	made, started := map[key]int{}, map[key]int{}
@@ -29,7 +28,7 @@ func (w *World) startedInVain() (out []string) {
 			sandboxes[c.UID]++
 		case c.Method == "RemovePodSandbox":
 			if sandboxes[c.UID]--; sandboxes[c.UID] == 0 {
-				// It is gone. A static pod may come again as the same one.
+				// Nothing is left of the pod. A static pod may be created again with the same UID.
 				ofPod := func(k key, _ int) bool { return k.uid == c.UID }
 				maps.DeleteFunc(made, ofPod)
 				maps.DeleteFunc(started, ofPod)
@@ -53,8 +52,8 @@ func (w *World) startedInVain() (out []string) {
 	return out
 }
 
-// runsOnce reports whether a container never runs again once it has, whatever becomes of
-// it. Those that come before the others do, in a new sandbox.
+// runsOnce reports whether a container never runs again once it has run. Init containers and sidecars
+// run again in a new sandbox.
 func (w *World) runsOnce(name, container string) bool {
 	p := w.specs[cmp.Or(strings.TrimSuffix(name, "-"+Node), name)]
 	if p == nil || p.Spec.RestartPolicy != corev1.RestartPolicyNever {
@@ -62,7 +61,7 @@ func (w *World) runsOnce(name, container string) bool {
 	}
 	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
 		if len(c.RestartPolicyRules) > 0 {
-			return false // perhaps all are restarted
+			return false // a rule may restart all containers
 		}
 	}
 	kind, c, ok := pod.Find(p, container)

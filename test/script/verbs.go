@@ -10,14 +10,14 @@ import (
 )
 
 const (
-	// Image is that of containers that name none. It is on the node already.
+	// Image is the image of containers that name none. It exists on the node.
 	Image = "app:1"
-	// waitLimit is virtual: it is reached only when nothing is left to happen.
+	// waitLimit is virtual time: it is reached only if nothing happens any more.
 	waitLimit = time.Hour
-	// calm lets what a wait was for have its consequences, statuses that no task acts on included: those wait for 300
-	// ms.
+	// calm is how long a wait continues after its condition holds, so that the effects of the change are complete.
+	// It is longer than the 300 ms for which the agent delays some statuses.
 	calm = 350 * time.Millisecond
-	// steadySlack are goroutines that come and go: a heartbeat, a watch made anew.
+	// steadySlack is the number of goroutines that may exist temporarily, for example for a heartbeat or a new watch.
 	steadySlack = 4
 )
 
@@ -25,12 +25,12 @@ const (
 type Run struct {
 	*World
 	Scenario *Scenario
-	look     int // the last call that was shown
-	logged   int // the requests that were looked at
+	look     int // the sequence number of the last call that was shown
+	logged   int // the number of requests that were shown
 	faults   map[string]fault
 }
 
-// verb does something, and tells what there is to see.
+// verb executes a command, and returns its output.
 type verb struct {
 	usage string
 	shows bool // its block is compared
@@ -39,14 +39,14 @@ type verb struct {
 
 var verbs map[string]verb
 
-func init() { // the verbs refer to the table when one is unknown
+func init() {
 	verbs = map[string]verb{
 		"start":   {"", false, quiet(func(r *Run, _ []string) error { return r.tryStart() })},
 		"stop":    {"", false, quiet(func(r *Run, _ []string) error { r.Stop(); return nil })},
 		"kill":    {"", false, quiet(func(r *Run, _ []string) error { r.kill(); return nil })},
 		"restart": {"", false, quiet(func(r *Run, _ []string) error { r.Stop(); r.Start(); return nil })},
 		"reboot":  {"", false, quiet((*Run).reboot)},
-		"crash":   {"CALLS", false, quiet((*Run).crash)}, // the agent dies after that many calls that change something
+		"crash":   {"CALLS", false, quiet((*Run).crash)}, // number of writing calls before the kill
 		"advance": {"DURATION", false, quiet((*Run).advance)},
 
 		"apply":    {"FILE...", false, quiet((*Run).apply)},
@@ -79,7 +79,7 @@ func init() { // the verbs refer to the table when one is unknown
 		"remove-image": {"IMAGE", false, quiet((*Run).removeImage)},
 		"lose":         {"POD [CONTAINER]", false, quiet((*Run).lose)},
 
-		"leaves":    {"SIGNAL=AMOUNT|?...", false, quiet((*Run).leaves)}, // on the node, beside what pods use
+		"leaves":    {"SIGNAL=AMOUNT|?...", false, quiet((*Run).leaves)}, // available, without the usage of pods
 		"uses":      {"POD CONTAINER [memory=|processes=|logs=|layer=|VOLUME=AMOUNT]...", false, quiet((*Run).use)},
 		"bulk":      {"IMAGE AMOUNT", false, quiet((*Run).bulk)},
 		"pressures": {"", true, (*Run).pressures},
@@ -105,7 +105,7 @@ func init() { // the verbs refer to the table when one is unknown
 		"status":    {"POD", true, (*Run).status},
 		"resources": {"POD", true, (*Run).resources},
 		"cpus":      {"", true, func(r *Run, _ []string) (string, error) { return r.showCPUs() }},
-		"explain":   {"[POD [drawn]]", true, (*Run).explain}, // what kubelet explain says; a list without a pod
+		"explain":   {"[POD [drawn]]", true, (*Run).explain}, // the output of kubelet explain; a list without a pod
 		"events":    {"[POD]", true, func(r *Run, a []string) (string, error) { return r.ShowEvents(first(a)), nil }},
 		"left":      {"", true, func(r *Run, _ []string) (string, error) { return r.showLeft() }},
 
@@ -119,7 +119,7 @@ func init() { // the verbs refer to the table when one is unknown
 		"node-has": {"RESOURCE", true, func(r *Run, a []string) (string, error) { return r.showNodeHas(a[0]), nil }},
 		"health":   {"POD", true, func(r *Run, a []string) (string, error) { return r.showHealth(a[0]), nil }},
 
-		"driver":       {"DRIVER", false, quiet((*Run).driver)}, // of claims: it comes, or comes back
+		"driver":       {"DRIVER", false, quiet((*Run).driver)}, // starts a DRA driver, or starts it again
 		"undriver":     {"DRIVER", false, quiet((*Run).undriver)},
 		"driver-fault": {"DRIVER METHOD hang|fail=TEXT|works", false, quiet((*Run).driverFault)},
 		"reserve":      {"CLAIM DRIVER POD...", false, quiet((*Run).reserve)}, // a device of the driver for these pods
@@ -150,8 +150,8 @@ func first(args []string) string {
 	return args[0]
 }
 
-// do executes one step, and lets everything that follows from it at the same
-// moment happen.
+// do executes one step, and waits until everything that follows from it at the same
+// moment has happened.
 func (r *Run) do(st step) (string, error) {
 	v, ok := verbs[st.args[0]]
 	if !ok {
@@ -185,8 +185,8 @@ func (r *Run) advance(args []string) error {
 	return err
 }
 
-// steady lets time pass, in which the process must not come to have more
-// goroutines. It is for tests that run alone.
+// steady waits for a time in which the number of goroutines of the process must not
+// increase. It is for tests that do not run in parallel.
 func (r *Run) steady(args []string) error {
 	before := goruntime.NumGoroutine()
 	if err := r.advance(args); err != nil {
@@ -209,7 +209,7 @@ func (r *Run) calls(args []string) (string, error) {
 		}
 	}
 	after := r.look
-	if pod == "" { // a look at one pod is no look at the others
+	if pod == "" { // the calls of other pods have not been shown
 		r.look = r.Runtime.LastCall()
 	}
 	return r.showCalls(after, pod, timed), nil

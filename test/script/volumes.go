@@ -62,8 +62,8 @@ func (r *Run) putOne(data []byte, name string) error {
 	return fmt.Errorf("kind %q is not known here", meta.Kind)
 }
 
-// putVolume is put of a PersistentVolume. The UID of the claim that it is bound to is
-// filled in as the controller does: the claim comes first.
+// putVolume is put of a PersistentVolume. It sets the UID of the claim to which the volume is
+// bound, as the controller does, so the claim must exist.
 func (r *Run) putVolume(ctx context.Context, data []byte, name string) error {
 	pv := &corev1.PersistentVolume{}
 	if err := yaml.UnmarshalStrict(data, pv); err != nil {
@@ -111,7 +111,7 @@ func putAs[T metav1.Object](ctx context.Context, data []byte, name string, obj T
 	return err
 }
 
-// take deletes an object; one with finalizers is being deleted from then on.
+// take deletes an object. An object with finalizers gets a deletion timestamp.
 func (r *Run) take(args []string) error {
 	switch args[0] {
 	case "PersistentVolumeClaim":
@@ -125,8 +125,7 @@ func (r *Run) take(args []string) error {
 	return fmt.Errorf("kind %q is not known here", args[0])
 }
 
-// showMounted shows what is mounted for pods on the node: the file system and the
-// place.
+// showMounted shows the mounts for pods on the node: the file system and the mount point.
 func (r *Run) showMounted(pod string) (string, error) {
 	base := r.Path("kubelet/pods") + "/"
 	list, err := mountinfo.GetMounts(mountinfo.PrefixFilter(r.Path("kubelet/pods")))
@@ -148,7 +147,7 @@ func (r *Run) showMounted(pod string) (string, error) {
 	return cmp.Or(strings.Join(lines, ""), "nothing\n"), nil
 }
 
-// config is what the runtime got of a container's latest instance.
+// config is the configuration of a container's latest instance that the runtime got.
 func (r *Run) config(pod, container string) (*cri.ContainerConfig, error) {
 	pods := r.Runtime.Pods()
 	slices.Reverse(pods)
@@ -166,7 +165,7 @@ func (r *Run) config(pod, container string) (*cri.ContainerConfig, error) {
 	return nil, fmt.Errorf("the runtime has no container %s/%s", pod, container)
 }
 
-// showVolumeStatuses shows what the API server gets of containers' mounts.
+// showVolumeStatuses shows the volume mounts in the container statuses at the API server.
 func (r *Run) showVolumeStatuses(args []string) (string, error) {
 	p := r.Server.Pod(Namespace, args[0])
 	if p == nil {
@@ -190,7 +189,7 @@ func (r *Run) showVolumeStatuses(args []string) (string, error) {
 
 var eightHex = regexp.MustCompile(`/[0-9a-f]{8}\b`)
 
-// showMounts shows what a container's mounts are and how they are made.
+// showMounts shows a container's mounts and their options.
 func (r *Run) showMounts(pod, container string) (string, error) {
 	c, err := r.config(pod, container)
 	if err != nil {
@@ -213,8 +212,8 @@ func (r *Run) showMounts(pod, container string) (string, error) {
 	return eightHex.ReplaceAllString(r.plain(b.String()), "/<8 hex>"), nil
 }
 
-// showToken shows what a service account token says, when it was made, and who
-// may read it.
+// showToken shows the claims of a service account token, when it was issued, and the mode
+// and owner of its file.
 func (r *Run) showToken(pod, container, path string) (string, error) {
 	on, err := r.onHost(pod, container, path)
 	if err != nil {
@@ -248,8 +247,8 @@ func (r *Run) showToken(pod, container, path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// Each renewal comes up to ten seconds early, and may wait a little for one of
-	// another token: to the nearest minute, two in a row show when they were due.
+	// Each renewal is up to ten seconds early, and may wait a little for the renewal of
+	// another token, so the time is rounded to the nearest minute.
 	minutes := int(time.Unix(claims.Issued, 0).Sub(r.begin).Round(time.Minute) / time.Minute)
 	return r.plain(fmt.Sprintf("%s for %v, bound to %s %s, for %d s, from minute %d, mode %o owner %d\n",
 		claims.Subject, claims.Audiences,
@@ -257,7 +256,7 @@ func (r *Run) showToken(pod, container, path string) (string, error) {
 		st.Sys().(*syscall.Stat_t).Uid)), nil
 }
 
-// onHost is where a path of a container is on the host.
+// onHost is the host path of a path in a container.
 func (r *Run) onHost(pod, container, path string) (string, error) {
 	c, err := r.config(pod, container)
 	if err != nil {
@@ -271,7 +270,7 @@ func (r *Run) onHost(pod, container, path string) (string, error) {
 	return "", fmt.Errorf("nothing is mounted at %s of %s/%s", path, pod, container)
 }
 
-// read shows a file, or names what is in a directory, as the container has it.
+// read shows the content of a file, or the names in a directory, of a container.
 func (r *Run) read(pod, container, path string) (string, error) {
 	on, err := r.onHost(pod, container, path)
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// claimVolume makes a claim and the volume that it is bound to, of one name.
+// claimVolume creates a claim and the volume to which it is bound, with the same name.
 func (w *World) claimVolume(t *testing.T, name string, source corev1.PersistentVolumeSource) {
 	t.Helper()
 	size := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
@@ -56,10 +56,10 @@ func (w *World) claimVolume(t *testing.T, name string, source corev1.PersistentV
 	}
 }
 
-// TestVolumesAreReported: the summary and the metrics of an agent tell of volumes of
-// each way to measure: by their files, by their file system, by their driver. A
-// driver that never answers has its own volume shown as it was, and takes nothing
-// from the others.
+// TestVolumesAreReported: the summary and the metrics of an agent have volumes of all
+// ways to measure: by their files, by their file system, by their driver. If a driver
+// does not answer, the last figures of its volume are shown, and other volumes are not
+// affected.
 func TestVolumesAreReported(t *testing.T) {
 	driverDir, err := os.MkdirTemp("", "csi")
 	if err != nil {
@@ -138,7 +138,7 @@ func TestVolumesAreReported(t *testing.T) {
 		}
 		return out, &sum.Pods[0]
 	}
-	// A request waits a second for figures, and gets those before otherwise.
+	// A request waits a second for new figures, and gets the last ones otherwise.
 	var have map[string]stats.VolumeStats
 	var pod *stats.PodStats
 	Eventually(t, "the figures of all volumes with their files", func() (string, bool) {
@@ -164,20 +164,20 @@ func TestVolumesAreReported(t *testing.T) {
 			t.Errorf("volume %s: claim %+v, want %+v", name, v.PVCRef, claim)
 		}
 	}
-	// By its files, of the whole file system that they are on.
+	// Measured by their files, with the capacity of the file system that they are on.
 	for _, name := range []string{"tmp", "mem"} {
 		if used := *have[name].UsedBytes; used < size || used > 2*size || *have[name].InodesUsed != 2 {
 			t.Errorf("volume %s: %d bytes and %d inodes used", name, used, *have[name].InodesUsed)
 		}
 	}
-	// By its file system, and by its driver.
+	// Measured by the file system, and by the driver.
 	for _, name := range []string{"disk", "plugged"} {
 		if *have[name].UsedBytes+*have[name].AvailableBytes > *have[name].CapacityBytes ||
 			*have[name].UsedBytes <= size {
 			t.Errorf("volume %s: %+v", name, have[name])
 		}
 	}
-	// What memory holds and what outlives the pod is not the pod's own storage.
+	// Volumes in memory and persistent volumes do not count as ephemeral storage of the pod.
 	if own := *pod.EphemeralStorage.UsedBytes; own < size || own >= 2*size {
 		t.Errorf("the pod's own storage is %d bytes", own)
 	}
@@ -195,8 +195,8 @@ func TestVolumesAreReported(t *testing.T) {
 	answered := asked()
 	driver.Always("NodeGetVolumeStats", csidriver.Fault{Hang: hang})
 	later := func(t0 metav1.Time, v stats.VolumeStats) bool { return v.Time.After(t0.Time) }
-	// Until the figures of the others are newer than the first ones that were seen
-	// after the driver stopped to answer.
+	// Wait until the figures of the other volumes are newer than the first ones that were
+	// seen after the driver had stopped to answer.
 	Eventually(t, "the driver to be asked once more", func() (string, bool) {
 		reported()
 		return fmt.Sprint(driver.Calls()), asked() > answered
@@ -230,7 +230,7 @@ func TestVolumesAreReported(t *testing.T) {
 			t.Errorf("no %s", series)
 		}
 	}
-	// Volumes of a claim are counted under what the claim leads to.
+	// Volumes of a claim are counted for the plugin of the PersistentVolume.
 	for series, want := range map[string]string{
 		`volume_manager_total_volumes{plugin_name="kubernetes.io/csi:d.test",state="desired_state_of_world"}`:                                                "1",
 		`volume_manager_total_volumes{plugin_name="kubernetes.io/csi:d.test",state="actual_state_of_world"}`:                                                 "1",

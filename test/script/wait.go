@@ -63,8 +63,8 @@ func (r *Run) awaitLease(limit time.Duration) error {
 	})
 }
 
-// poll looks ten times a second until an object is as it should be. One that is not found may come, another error
-// is final.
+// poll checks an object ten times a second until it is as it should be. An object that is not found may be created
+// later; other errors end the wait.
 func poll(limit time.Duration, not string, look func(context.Context) (saw string, ok bool, err error)) error {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), limit, fmt.Errorf("%s within %s", not, limit))
 	defer cancel()

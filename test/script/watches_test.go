@@ -13,11 +13,11 @@ import (
 const manyPods = 40
 
 // Upstream has one watch for each ConfigMap and each Secret that any pod of the
-// node refers to, preceded by a list. There are never more watches than that,
-// however many pods refer to an object and in however many ways, and no lists.
+// node refers to, preceded by a list. Here there is also at most one watch for each
+// object, for any number of references to it, and there are no lists.
 func TestOneWatchForEachObject(t *testing.T) {
 	Settled(t, "", nil, func(t *testing.T, r *Run) {
-		objects := map[string]int{"configmaps": 1, "secrets": 2} // the CA's is every pod's
+		objects := map[string]int{"configmaps": 1, "secrets": 2} // every pod refers to that of the CA
 		put := func(kind, name, more string) {
 			r.Scenario.Files[name+".yaml"] = "apiVersion: v1\nkind: " + kind + "\ndata: {a: Yg==}\n" + more
 			r.Must(t, "put", name+".yaml")
@@ -58,7 +58,7 @@ func TestOneWatchForEachObject(t *testing.T) {
 		}
 		time.Sleep(10 * time.Minute)
 		counts := r.Proxy.Counts()
-		// The immutable one was watched until it was seen to be, and is not any more.
+		// The immutable object was watched until it was read, and is not watched any more.
 		for resource, want := range map[string]int{
 			"configmaps": objects["configmaps"] + 1,
 			"secrets":    objects["secrets"],
@@ -100,7 +100,7 @@ func TestOneWatchForEachObject(t *testing.T) {
 	})
 }
 
-// openWatches are those that have not ended.
+// openWatches is the number of watches of a resource that have not ended.
 func openWatches(w *World, resource string) int {
 	n := 0
 	for _, q := range w.Asked("watch", resource) {

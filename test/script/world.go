@@ -42,12 +42,12 @@ import (
 const (
 	Node      = "node1"
 	Namespace = "default"
-	// latency is what every runtime call takes, so that one after another and
-	// both at once are not the same.
+	// latency is the duration of every runtime call. It makes successive calls different
+	// from concurrent ones.
 	latency = time.Millisecond
-	// reviveAfter is how long a killed agent stays away in the crash test.
+	// reviveAfter is the time from the kill of an agent to its next start in the crash test.
 	reviveAfter = time.Second
-	// restartAfter is how long a service manager waits before it starts one anew.
+	// restartAfter is how long a service manager waits before it restarts an agent.
 	restartAfter = 10 * time.Second
 )
 
@@ -56,15 +56,15 @@ type World struct {
 	T        testing.TB
 	Dir      string
 	Config   string             // YAML of the scenario
-	machine  *placement.Machine // nil: this one
+	machine  *placement.Machine // nil: the machine of the test
 	Flags    []string
 	Alone    bool // without an API server
 	Operator app.Operator
 	Filter   func(ctx context.Context, program string, args ...string) error // runs iptables; nil: not used
-	// the node's SELinux; nil: it has that of the machine
+	// the node's SELinux; nil: that of the machine
 	selinux persistent.Labels
 	Log     *logBuffer
-	Wrap    func(slog.Handler) slog.Handler // what the log passes first; nil: nothing
+	Wrap    func(slog.Handler) slog.Handler // wraps the handler of the log; nil: not used
 	begin   time.Time
 	Runtime *fakecri.Runtime
 	Conn    swap[*grpc.ClientConn]
@@ -74,8 +74,8 @@ type World struct {
 	sockets *sockets
 	plugins plugins
 	drivers drivers
-	living  atomic.Pointer[agent] // the one that others deal with; it may be dead
-	API     kubernetes.Interface  // past the proxy: the user is never partitioned
+	living  atomic.Pointer[agent] // the agent for device plugins and DRA drivers; it may have been killed
+	API     kubernetes.Interface  // not through the proxy: users are never partitioned
 
 	gauges    *gauges
 	chronicle chronicle
@@ -87,28 +87,28 @@ type World struct {
 	sick    map[string]bool        // containers whose healthy command fails, as pod/container
 	writes  int                    // calls so far that changed something
 	changes int                    // of these, those of the runtime
-	crashAt int                    // the write after which the agent dies; zero: it does not
-	crashed string                 // what that write was
-	doom    *doom                  // a call that goes wrong; nil: none
-	down    bool                   // the scenario has taken the runtime away
+	crashAt int                    // the number of the write after which the agent is killed; zero: none
+	crashed string                 // the method of that write
+	doom    *doom                  // the call that meets a fate; nil: none
+	down    bool                   // the scenario has disconnected the runtime
 	specs   map[string]*corev1.Pod // the pods of the scenario, by name
-	// breached is what must always hold and did not.
+	// breached are the broken invariants.
 	breached []string
 
 	life    turn   // held while the agent is started or stopped
 	agent   *agent // nil while there is none
-	wanted  bool   // the scenario wants one to run: one that was killed comes back
-	guarded bool   // one that gives up comes back, too, as a service does
+	wanted  bool   // the agent should run: it is started again after a crash
+	guarded bool   // an agent that exits is restarted, as by a service manager
 	revive  sync.WaitGroup
 }
 
-// turn is a lock that is waited for as for an event: time goes on in the bubble.
+// turn is a lock on which a goroutine blocks durably: virtual time advances while it waits.
 type turn chan struct{}
 
 func (t turn) Lock()   { t <- struct{}{} }
 func (t turn) Unlock() { <-t }
 
-// agent is one life of the agent.
+// agent is one process of the agent.
 type agent struct {
 	link *link
 	stop context.CancelFunc
@@ -116,12 +116,12 @@ type agent struct {
 	err  error // once done is closed
 
 	mu    sync.Mutex
-	local http.Handler      // what answers on the agent's own socket
-	files map[string][]byte // what it had written down when it was killed
+	local http.Handler      // the handler of the agent's local socket
+	files map[string][]byte // its state files when it was killed
 }
 
-// NewWorld must be called inside the bubble. dir is the agent's own; old is for a
-// runtime without event stream.
+// NewWorld makes a node. It must be called inside the bubble. dir is the agent's directory; old
+// makes the runtime one without an event stream.
 func NewWorld(t testing.TB, dir, configuration string, old bool) *World {
 	w := &World{
 		T:         t,
@@ -164,7 +164,7 @@ func (w *World) Connect() {
 	w.Conn.set(conn)
 }
 
-// Close ends everything that lives in the bubble.
+// Close ends all goroutines in the bubble.
 func (w *World) Close() {
 	w.Stop()
 	w.doom.end()
@@ -175,9 +175,9 @@ func (w *World) Close() {
 	w.Conn.Get().Close() // its server is gone
 }
 
-// Settings is the agent's configuration: that of every node, but for what has
-// no place in a test that is to run next to others, in virtual time. The disk is
-// that of the machine, and how full it is must not matter.
+// Settings is the agent's configuration: the defaults, without features that cannot be used in
+// tests that run in parallel and in virtual time. Image garbage collection is off, because
+// the disk is that of the machine.
 func (w *World) Settings() (*config.Config, error) {
 	base := fmt.Sprintf(`apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
@@ -214,7 +214,7 @@ imageGCHighThresholdPercent: 100
 	return config.Load(append(args, w.Flags...))
 }
 
-// SomeAddress is an address of this machine: nothing needs to be looked up then.
+// SomeAddress is an address of this machine. With it the agent needs no lookup of its own name.
 func SomeAddress() string {
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {
@@ -230,14 +230,14 @@ func SomeAddress() string {
 
 func (w *World) Path(name string) string { return filepath.Join(w.Dir, name) }
 
-// Start begins a life of the agent.
+// Start starts the agent.
 func (w *World) Start() {
 	if err := w.tryStart(); err != nil {
 		w.T.Error(err)
 	}
 }
 
-// tryStart is start where one may run already.
+// tryStart is Start, but returns an error if the agent runs already.
 func (w *World) tryStart() error {
 	w.revive.Wait()
 	w.life.Lock()
@@ -256,7 +256,7 @@ func (w *World) startLocked() {
 		w.T.Errorf("start the agent: %v", err)
 		return
 	}
-	// Plugins look for this node's agent here, and not where the machine's is.
+	// Device plugins find the agent of this node in this directory.
 	if err := os.MkdirAll(filepath.Dir(w.Path(deviceSocket)), 0o750); err != nil && !errors.Is(err, syscall.ENOTDIR) {
 		w.T.Errorf("start the agent: %v", err)
 		return
@@ -297,7 +297,7 @@ func (w *World) startLocked() {
 	w.living.Store(a)
 }
 
-// startAnew starts the agent in place of one that has ended, if one is wanted then.
+// startAnew starts the agent after a pause in place of one that has ended, if it should still run then.
 func (w *World) startAnew(after *agent, pause time.Duration) {
 	time.Sleep(pause)
 	w.life.Lock()
@@ -313,10 +313,10 @@ func (w *World) startAnew(after *agent, pause time.Duration) {
 // Stop ends the agent as a signal does. Without an agent it does nothing.
 func (w *World) Stop() { w.end(false) }
 
-// kill ends it as SIGKILL does.
+// kill ends the agent as SIGKILL does.
 func (w *World) kill() { w.end(true) }
 
-// end ends the agent for good. One that is killed on the way there stays away.
+// end ends the agent until the next start. An agent that is killed meanwhile is not restarted.
 func (w *World) end(abruptly bool) {
 	w.life.Lock()
 	defer w.life.Unlock()
@@ -336,7 +336,7 @@ func (w *World) endLocked(abruptly bool) {
 	a.link.ending.Store(true)
 	a.stop()
 	<-a.done
-	a.link.cut() // releases what hangs on it
+	a.link.cut() // ends calls that hang
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.files != nil {
@@ -349,13 +349,13 @@ func (w *World) endLocked(abruptly bool) {
 	}
 }
 
-// cut ends at this moment what others can see of an agent, and what it writes
-// down: its process has yet to end, as SIGKILL would not let it.
+// cut ends all connections of an agent and keeps its state files as they are at this moment. Its
+// goroutines end later, unlike with SIGKILL; what they write until then is undone.
 func (w *World) cut(a *agent) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.files != nil {
-		return // it was cut off before
+		return // it was cut before
 	}
 	// A request sent after the files were read could depend on a file that the agent has written since; a killed
 	// agent could not have sent it.
@@ -368,14 +368,14 @@ func (w *World) cut(a *agent) {
 	a.link.cut()
 }
 
-// writing are the calls that change what the runtime holds.
+// writing are the calls that change something in the runtime.
 var writing = map[string]bool{"RunPodSandbox": true, "StopPodSandbox": true, "RemovePodSandbox": true,
 	"CreateContainer": true,
 	"StartContainer":  true, "StopContainer": true, "RemoveContainer": true, "PullImage": true,
 	"UpdateContainerResources": true, "UpdatePodSandboxResources": true}
 
-// asking are the calls by which the agent has others give something to containers, or
-// hears from them.
+// asking are the calls between the agent and device plugins or DRA drivers that change
+// something.
 var asking = map[string]bool{
 	"Register":               true,
 	"Allocate":               true,
@@ -384,15 +384,15 @@ var asking = map[string]bool{
 	"NodeUnprepareResources": true,
 }
 
-// done sees every such call that has been done, before who made it hears of it.
+// done is called for every call in asking that has been executed, before its caller gets the answer.
 func (w *World) done(method string) {
 	if a := w.living.Load(); a != nil && a.link.ctx.Err() == nil {
 		w.after(a, method)
 	}
 }
 
-// after sees every runtime call of the agent that has ended. It holds what must
-// always hold, and kills the agent when its time has come.
+// after is called for every runtime call of the agent that has ended. It checks the
+// invariants, and kills the agent after the call of number crashAt.
 func (w *World) after(a *agent, method string) {
 	method = filepath.Base(method)
 	if method == "StartContainer" {
@@ -449,7 +449,7 @@ func (w *World) checkInstances() {
 	}
 }
 
-// starts counts the starts of each instance, whatever the agent heard of them.
+// starts counts the successful starts of each instance, also if their answers were lost.
 func (w *World) starts() map[string]int {
 	names, n := w.names(), map[string]int{}
 	for _, c := range w.Runtime.Calls(0) {
@@ -460,7 +460,7 @@ func (w *World) starts() map[string]int {
 	return n
 }
 
-// breaches are what must never happen and did.
+// breaches are the broken invariants.
 func (w *World) breaches() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -493,9 +493,9 @@ type event struct {
 	at                                    time.Time
 }
 
-// noteEvents writes down what events are sent. The server has them too, but
-// events of one pod at one moment have one name there, and here time stands
-// still often enough for that to happen.
+// noteEvents records the events that are sent. The server cannot be used for that: the name
+// of an event has its time in it, and events of one pod at the same virtual time
+// have the same name.
 func (w *World) noteEvents(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		what := apiproxy.Describe(r)
@@ -537,7 +537,7 @@ func (w *World) noteEvents(next http.Handler) http.Handler {
 	})
 }
 
-// takeEvents are the events about a pod, or about all, since the last time.
+// takeEvents returns and removes the recorded events about a pod, or about all pods.
 func (w *World) takeEvents(pod string) []event {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -553,7 +553,7 @@ func (w *World) takeEvents(pod string) []event {
 	return out
 }
 
-// Awaits waits for the pod at the API server.
+// Awaits waits until the pod at the API server is as wanted.
 func (w *World) Awaits(name string, limit time.Duration, wanted func(*corev1.Pod) bool) error {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()

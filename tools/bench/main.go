@@ -1,7 +1,7 @@
-// Command bench measures the kubelet beside upstream's and beside runtime calls
-// made by hand, prints a table and a line for each figure.
+// Command bench measures our kubelet, upstream's kubelet, and runtime calls that are made directly. It prints a table
+// and a line for each figure.
 //
-//	go run ./tools/bench -kubelet bin/kubelet [-only F1,F2] [-runs 20] [-long]
+//	go run ./tools/bench -kubelet bin/kubelet [-only F1,F2] [-runs 20] [-pods 110]
 package main
 
 import (
@@ -56,7 +56,7 @@ func run(ctx context.Context, kubelet, only, profile string, cfg bench.Config) (
 		}
 		cfg.Profile = profile
 	}
-	// A copy: the original may be built anew while the run goes on.
+	// A copy, because the original may be rebuilt during the run.
 	dir, err := os.MkdirTemp("", "keelson-bench-")
 	if err != nil {
 		return err

@@ -23,7 +23,7 @@ import (
 // purpose marks the rigs of this command.
 const purpose = "cluster"
 
-// What a running cluster tells later commands.
+// Values that a running cluster exports to later commands.
 const (
 	exportKubeconfig = "kubeconfig"
 	exportKubectl    = "kubectl"
@@ -54,7 +54,7 @@ func main() {
 		}
 	case "status":
 		for _, f := range rig.Find(purpose) {
-			tell(f.Dir, f.Exports)
+			report(f.Dir, f.Exports)
 		}
 	default:
 		flag.Usage()
@@ -68,7 +68,7 @@ func main() {
 
 func up(ctx context.Context, log *slog.Logger, kubelet, source string, foreground bool) (err error) {
 	for _, f := range rig.Find(purpose) {
-		tell(f.Dir, f.Exports)
+		report(f.Dir, f.Exports)
 		return fmt.Errorf("start cluster: one is there already (make cluster-down removes it)")
 	}
 	b, err := parts.New(os.Stderr)
@@ -83,7 +83,7 @@ func up(ctx context.Context, log *slog.Logger, kubelet, source string, foregroun
 		if err == nil && !foreground {
 			return
 		}
-		// The context may have been what ended.
+		// ctx may have ended.
 		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 		defer cancel()
 		if e := r.Close(ctx); err == nil {
@@ -122,7 +122,7 @@ func up(ctx context.Context, log *slog.Logger, kubelet, source string, foregroun
 			return err
 		}
 	}
-	tell(r.Dir, exports)
+	report(r.Dir, exports)
 	if foreground {
 		select {
 		case <-ctx.Done():
@@ -137,7 +137,7 @@ func up(ctx context.Context, log *slog.Logger, kubelet, source string, foregroun
 func choose(ctx context.Context, b *parts.Builder, r *rig.Rig, kubelet string) (string, error) {
 	switch kubelet {
 	case "":
-		bin := filepath.Join(r.Dir, "bin") // the folder itself is where the kubelet keeps its own
+		bin := filepath.Join(r.Dir, "bin") // the kubelet keeps its own files in r.Dir
 		if err := os.MkdirAll(bin, 0o755); err != nil {
 			return "", err
 		}
@@ -148,7 +148,7 @@ func choose(ctx context.Context, b *parts.Builder, r *rig.Rig, kubelet string) (
 	return filepath.Abs(kubelet)
 }
 
-func tell(dir string, exports map[string]string) {
+func report(dir string, exports map[string]string) {
 	fmt.Printf("\nnode %s, files in %s, logs in %s\n\n  export KUBECONFIG=%s\n", exports[exportNode], dir,
 		filepath.Join(dir, "logs"), exports[exportKubeconfig])
 	if d := exports[exportKubectl]; !strings.Contains(":"+os.Getenv("PATH")+":", ":"+d+":") {

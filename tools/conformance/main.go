@@ -1,6 +1,6 @@
-// Command conformance runs upstream's conformance suite against a kubelet, on
-// a one-node cluster of its own and images made here: the specs labelled
-// NodeConformance that need no node to themselves and are not slow.
+// Command conformance runs upstream's conformance suite against a kubelet, on a one-node cluster of its own and with
+// images that are built here. By default it runs the specs labelled NodeConformance, without serial, disruptive and
+// slow ones.
 //
 //	go run ./tools/conformance [-focus RE] [-kubelet BIN]
 //
@@ -93,7 +93,7 @@ func run(ctx context.Context, s settings) (failed bool, err error) {
 		return false, err
 	}
 	defer func() {
-		// The context may have been what ended.
+		// ctx may have ended.
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 		defer cancel()
 		if e := os.CopyFS(filepath.Join(s.out, "logs"), os.DirFS(r.Logs)); e != nil {
@@ -114,14 +114,14 @@ func run(ctx context.Context, s settings) (failed bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("%w (see %s)", err, filepath.Join(s.out, "suite.log"))
 	}
-	if err := res.tell(os.Stdout, s.known); err != nil {
+	if err := res.print(os.Stdout, s.known); err != nil {
 		return false, err
 	}
 	fmt.Printf("in %s; %s holds report.json, junit.xml and logs\n", time.Since(start).Round(time.Second), s.out)
 	return len(res.failed)+len(res.suite) > 0, nil
 }
 
-// prepare brings up the cluster with the suite's images.
+// prepare starts the cluster with the suite's images.
 func prepare(ctx context.Context, b *parts.Builder, r *rig.Rig, s settings) error {
 	fmt.Fprintln(os.Stderr, "making the suite's images")
 	archives, err := suite.Build(ctx, b, r.Dir)
@@ -156,7 +156,7 @@ func prepare(ctx context.Context, b *parts.Builder, r *rig.Rig, s settings) erro
 	return err
 }
 
-// ginkgo runs the suite. Failing specs are not an error here: the report tells.
+// ginkgo runs the suite. Failing specs are not an error here: they are in the report.
 func ginkgo(ctx context.Context, r *rig.Rig, tools map[string]string, s settings) error {
 	log, err := os.Create(filepath.Join(s.out, "suite.log"))
 	if err != nil {
@@ -180,7 +180,7 @@ func ginkgo(ctx context.Context, r *rig.Rig, tools map[string]string, s settings
 	cmd := exec.CommandContext(ctx, tools["ginkgo"], args...)
 	cmd.Dir = s.out
 	cmd.Stdout, cmd.Stderr = log, log
-	// Its workers are processes of their own: an interrupt has to reach them.
+	// Its workers are processes of their own: a signal has to reach them.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = 30 * time.Second

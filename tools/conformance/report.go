@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// report is what is read of ginkgo's JSON report.
+// report has the fields of ginkgo's JSON report that are read.
 type report struct {
 	SpecReports []spec
 }
@@ -23,8 +23,7 @@ type spec struct {
 	Failure                 struct{ Message string }
 }
 
-// result is a run's outcome by spec name. Specs that were not selected are in
-// none of the lists.
+// result is the result of a run by spec name. Specs that were not selected are in none of the lists.
 type result struct {
 	passed  []string
 	failed  map[string]string // name → message
@@ -77,9 +76,9 @@ func oneLine(message string) string {
 	return m[:min(len(m), 300)]
 }
 
-// tell prints failures and the count, and the specs of the known file that did
+// print prints failures and the count, and the specs of the known file that did
 // not pass although they were selected.
-func (r result) tell(w io.Writer, known string) error {
+func (r result) print(w io.Writer, known string) error {
 	names := make([]string, 0, len(r.failed))
 	for n := range r.failed {
 		names = append(names, n)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestReportTellsSelectedFromUnselected(t *testing.T) {
+func TestPrintResult(t *testing.T) {
 	it := func(name, state, message string) spec {
 		s := spec{
 			ContainerHierarchyTexts: []string{"[sig-node] Pods"},
@@ -25,7 +25,7 @@ func TestReportTellsSelectedFromUnselected(t *testing.T) {
 		{LeafNodeType: "SynchronizedBeforeSuite", State: "failed"},
 	}}})
 	var out strings.Builder
-	if err := res.tell(&out, ""); err != nil {
+	if err := res.print(&out, ""); err != nil {
 		t.Fatal(err)
 	}
 	want := `FAILED [sig-node] Pods breaks

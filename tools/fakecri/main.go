@@ -1,6 +1,5 @@
-// Command fakecri serves the fake container runtime on a unix socket, for any
-// kubelet binary to be pointed at. On SIGINT or SIGTERM it prints which calls
-// it got, how many at once and how long they took, and ends.
+// Command fakecri serves the fake container runtime on a unix socket, for use with any kubelet binary. On SIGINT or
+// SIGTERM it prints which calls it got, how many at once and how long they took, and ends.
 package main
 
 import (

@@ -1,6 +1,5 @@
-// Command guest runs a program in a User-Mode Linux guest with a cgroup v2 tree
-// of its own (package uml), with the agent and the test images built before. It
-// is meant as
+// Command guest runs a program in a User-Mode Linux guest with a cgroup v2 tree of its own (package uml). It builds the
+// agent and the test images before. It is used as
 //
 //	go build -o bin/guest ./tools/guest
 //	go test -tags guest -exec $PWD/bin/guest ./test/guest
@@ -89,7 +88,7 @@ func run(ctx context.Context, program string, args []string) (int, error) {
 	return uml.Run(ctx, cfg, dir, program, args...)
 }
 
-// environment is what the program is to know of this process's.
+// environment returns the environment of the program, with the variables of this process that it needs.
 func environment() []string {
 	env := uml.Env()
 	for _, kv := range os.Environ() {

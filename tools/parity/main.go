@@ -1,11 +1,9 @@
-// Command parity prints how many rows of docs/parity are proven by tests that
-// ran and passed, those that the agent differs from on purpose, the rows that are
-// neither, and one line per subsystem.
+// Command parity prints how many rows of docs/parity are proven by tests that ran and passed, the rows from which the
+// agent differs on purpose, the rows that are neither, and one line per subsystem.
 //
-// It reads the records that the tests of the last run left in
-// KEELSON_PARITY_DIR; with -run it first runs the tests of the packages named
-// (by default every package whose tests claim rows) afresh, also those that
-// need a real runtime, a cluster or a guest machine.
+// It reads the records that the tests of the last run left in KEELSON_PARITY_DIR. With -run it first runs the tests of
+// the named packages again (by default of every package whose tests claim rows), also those that need a real runtime, a
+// cluster or a guest machine.
 package main
 
 import (
@@ -82,9 +80,8 @@ func moduleRoot() (string, error) {
 	return filepath.Dir(mod), nil
 }
 
-// runTests removes the records of earlier runs and runs the tests anew: those
-// without a build tag first, then those of each tag. A failed test is reported
-// after the table: its rows are simply not proven.
+// runTests removes the records of earlier runs and runs the tests again: those without a build tag first, then those of
+// each tag. A failed test is reported after the table: its rows are not proven.
 func runTests(root, dir, guest string, packages []string) error {
 	if err := forget(dir); err != nil {
 		return err

@@ -1,5 +1,4 @@
-// Command parts builds the real programs the tests stand on, those that are
-// missing, and says where they are.
+// Command parts builds the real programs that the tests need, unless they are built already, and prints where they are.
 //
 //	go run ./tools/parts [-list] [name or group ...]
 package main

@@ -1,10 +1,10 @@
-// Command placement plays scenes of test/kit/placement to upstream's agent and
-// records what it did. The agent sees a machine that does not exist: in a mount namespace
-// of its own, files of the scene stand where /sys describes processors and memory.
+// Command placement runs scenes of test/kit/placement with upstream's agent and records the results. The agent sees a
+// simulated machine: in a mount namespace of its own, files of the scene replace those in /sys and /proc that describe
+// processors and memory.
 //
 //	placement -kubelet BINARY -scenes DIR [NAME...]
 //
-// Each DIR/NAME.json is read and written anew. It wants root.
+// Each DIR/NAME.json is read and rewritten. The command needs root.
 package main
 
 import (
@@ -65,7 +65,7 @@ func write(file string, s placement.Scene) error {
 	return os.WriteFile(file, append(b, '\n'), 0o644)
 }
 
-// stage is an agent on its invented machine.
+// stage is an agent on its simulated machine.
 type stage struct {
 	dir     string
 	port    int // of its read-only server
@@ -108,7 +108,7 @@ func record(ctx context.Context, kubelet string, s *placement.Scene) (err error)
 	return nil
 }
 
-// lastWords are the last errors that the agent wrote.
+// lastWords returns the last error in the agent's log.
 func (g *stage) lastWords() string {
 	b, err := os.ReadFile(g.log.Name())
 	if err != nil {
@@ -214,7 +214,7 @@ func mapKeys[V any](m map[int]V) func(func(int) bool) {
 	}
 }
 
-// start starts the agent where it sees the machine of the scene.
+// start starts the agent in a mount namespace with the machine of the scene.
 func (g *stage) start(ctx context.Context, kubelet string) error {
 	var err error
 	if g.log, err = os.Create(filepath.Join(g.dir, "kubelet.log")); err != nil {
@@ -253,7 +253,7 @@ func (g *stage) stop() {
 	_ = g.log.Close()
 }
 
-// until asks again and again until it is so, or the agent has ended.
+// until polls until the condition is met. It fails if the agent ends, or after 90 seconds.
 func (g *stage) until(ctx context.Context, is func() (bool, error)) error {
 	deadline := time.Now().Add(90 * time.Second)
 	for {
@@ -294,7 +294,7 @@ func (g *stage) up() (bool, error) {
 	return err == nil, err
 }
 
-// play does one step, waits until nothing moves any more, and notes what is then.
+// play executes one step, waits until the pod runs, has failed or is gone, and records the result.
 func (g *stage) play(ctx context.Context, step *placement.Step) error {
 	step.Reason, step.Message, step.Containers = "", "", nil
 	if p := step.Add; p != nil {
@@ -339,7 +339,7 @@ func (g *stage) play(ctx context.Context, step *placement.Step) error {
 	}
 	step.CPUs, step.Memory = nil, nil
 	if step.Add == nil || step.Reason != "" {
-		return nil // it gives back what pods had when it judges the next one
+		return nil // the agent releases resources of such pods only when it admits the next one
 	}
 	read := func(name string) (json.RawMessage, error) {
 		b, err := os.ReadFile(filepath.Join(g.dir, "root", name))
@@ -360,7 +360,7 @@ func running(p v1.Pod) bool {
 			func(c v1.ContainerStatus) bool { return c.State.Running == nil })
 }
 
-// limits are what the runtime knows of a pod's containers.
+// limits returns the CPUs, the NUMA nodes and the CPU quota of a pod's containers in the runtime.
 func (g *stage) limits(ctx context.Context, uid string) (map[string]placement.ContainerLimits, error) {
 	list, err := g.runtime.ListContainers(
 		ctx,

@@ -6,22 +6,22 @@ import (
 	"time"
 )
 
-// history remembers what was seen last, and tells what is new.
+// history has the last state of the pods, to find changes.
 type history struct {
-	pods  map[string]sight     // by name
+	pods  map[string]podState  // by name
 	first map[string]time.Time // when a UID was first seen
 	ready map[string]bool      // UIDs that were settled once
 }
 
 func newHistory() *history {
-	return &history{pods: map[string]sight{}, first: map[string]time.Time{}, ready: map[string]bool{}}
+	return &history{pods: map[string]podState{}, first: map[string]time.Time{}, ready: map[string]bool{}}
 }
 
-// update takes what is seen now and returns a sentence for each change.
-func (h *history) update(pods []sight, now time.Time) []string {
+// update stores the current state and returns a sentence for each change.
+func (h *history) update(pods []podState, now time.Time) []string {
 	var out []string
 	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
-	next := map[string]sight{}
+	next := map[string]podState{}
 	for _, s := range pods {
 		next[s.Name] = s
 		was, known := h.pods[s.Name]
@@ -32,7 +32,7 @@ func (h *history) update(pods []sight, now time.Time) []string {
 		case known && was.UID != s.UID:
 			say("%s is replaced: its manifest changed, the old pod ends before the new one starts", s.Name)
 			h.forget(was.UID)
-			was = sight{}
+			was = podState{}
 		case !known:
 			say("%s is new", s.Name)
 		}
@@ -46,7 +46,7 @@ func (h *history) update(pods []sight, now time.Time) []string {
 			say("%s: a container was restarted, %d time(s) so far", s.Name, s.Restarts)
 		}
 		for _, new := range s.Troubles {
-			// The cause is worded anew at each try.
+			// The text of the cause can change with each attempt.
 			if !slices.ContainsFunc(was.Troubles, func(old trouble) bool { return old.Step == new.Step }) {
 				say("%s: %s", s.Name, new)
 			}
@@ -62,8 +62,8 @@ func (h *history) update(pods []sight, now time.Time) []string {
 	return out
 }
 
-// settledNow says that a pod has become what was wanted.
-func (h *history) settledNow(s sight, now time.Time) string {
+// settledNow returns the sentence about a pod that has become Ready or has completed.
+func (h *history) settledNow(s podState, now time.Time) string {
 	took := now.Sub(h.first[s.UID]).Seconds()
 	if s.Done {
 		return fmt.Sprintf("%s has completed, after %.1f s", s.Name, took)
@@ -80,7 +80,7 @@ func (h *history) forget(uid string) {
 	delete(h.ready, uid)
 }
 
-// starting tells whether a pod is so young that failing probes are usual.
+// starting reports whether a pod is so young that failing probes are usual.
 func (h *history) starting(name string, now time.Time) bool {
 	s, known := h.pods[name]
 	return !known || !h.ready[s.UID] && now.Sub(h.first[s.UID]) < usual

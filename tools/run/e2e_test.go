@@ -27,8 +27,7 @@ import (
 	"keelson/test/rig"
 )
 
-// TestRun does what a newcomer does: looks at the pods, edits a manifest,
-// breaks it, and goes.
+// TestRun does what a new user does: looks at the pods, edits a manifest, makes it invalid, and ends the command.
 func TestRun(t *testing.T) {
 	for _, source := range []string{"debian", "built"} {
 		t.Run(source, func(t *testing.T) {
@@ -72,7 +71,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestCleanAfterCrash kills what can be killed.
+// TestCleanAfterCrash kills the command, the kubelet or containerd, and checks that clean removes everything.
 func TestCleanAfterCrash(t *testing.T) {
 	for _, kill := range [][]string{{"run"}, {"kubelet"}, {"containerd"}, {"run", "kubelet", "containerd"}} {
 		t.Run(strings.Join(kill, "+"), func(t *testing.T) {
@@ -98,7 +97,7 @@ func TestCleanAfterCrash(t *testing.T) {
 				t.Fatalf("clean: %v\n%s", err, out)
 			}
 			c.nothingLeft(traces)
-			// Nothing to be removed is no failure.
+			// It is not an error if there is nothing to remove.
 			if out, err := c.clean(); err != nil {
 				t.Errorf("clean once more: %v\n%s", err, out)
 			}
@@ -122,7 +121,7 @@ var built = sync.OnceValues(func() (string, error) {
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if dir, _ := built(); dir != "" { // its failure was the tests'
+	if dir, _ := built(); dir != "" { // the tests have reported its failure
 		os.RemoveAll(dir)
 	}
 	os.Exit(code)
@@ -133,7 +132,7 @@ type command struct {
 	t        *testing.T
 	cmd      *exec.Cmd
 	examples string
-	logs     string // of a run that failed; not those that the user's last one left
+	logs     string // of a failed run; not the default folder, which may have logs of the user
 	dir      string // the private folder
 	lines    chan string
 	ended    chan error
@@ -274,7 +273,7 @@ func ask(t *testing.T, ip string) string {
 	return string(body)
 }
 
-// pids reads the programs' process numbers from the ledger.
+// pids reads the process IDs of the programs from the ledger.
 func (c *command) pids() map[string]int {
 	c.t.Helper()
 	var page struct {
@@ -330,7 +329,7 @@ func (c *command) traces() []string {
 	return append(out, rules(c.t, name)...)
 }
 
-// processes lists those that name the folder or have their root below it.
+// processes lists the processes that name the folder or have their root below it.
 func (c *command) processes() []string {
 	var out []string
 	for _, p := range globs(c.t, "/proc/[0-9]*") {
@@ -371,8 +370,8 @@ func rules(t *testing.T, network string) []string {
 	return out
 }
 
-// nothingLeft looks once more, also for each thing that was there before and
-// may have lost its tie to the folder.
+// nothingLeft fails if anything is left. It also checks what was there before, because that may no longer be found by
+// the name of the folder.
 func (c *command) nothingLeft(before []string) {
 	c.t.Helper()
 	for _, x := range c.traces() {

@@ -21,8 +21,8 @@ func checkout(t *testing.T) string {
 	return dir
 }
 
-// TestExamples reads them strictly: a misspelt field in an example would teach
-// the wrong name, and another image would need a registry.
+// TestExamples decodes the examples strictly: a misspelt field would show users a wrong name, and another image would
+// need a registry.
 func TestExamples(t *testing.T) {
 	dir := filepath.Join(checkout(t), "examples")
 	files, err := manifests(dir)

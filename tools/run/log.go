@@ -9,21 +9,20 @@ import (
 	"strings"
 )
 
-// follower reads what is appended to the kubelet's log, and picks what a person
-// should see.
+// follower reads what is appended to the kubelet's log, and selects what a user should see.
 type follower struct {
 	file    string
 	replace *strings.Replacer // of paths that the user does not know
 	offset  int64
 	logged  map[string]bool // each message is logged once
-	// passOver tells whether an event of a pod is not worth a word.
+	// passOver reports whether an event of a pod is not shown.
 	passOver func(pod, reason string) bool
 }
 
 // maxLogged bounds the record of what was logged.
 const maxLogged = 1000
 
-// skipToEnd passes over what is in the log already.
+// skipToEnd skips what is in the log already.
 func (f *follower) skipToEnd() error {
 	info, err := os.Stat(f.file)
 	if err != nil {
@@ -33,7 +32,7 @@ func (f *follower) skipToEnd() error {
 	return nil
 }
 
-// more returns a sentence for each new line worth it.
+// more returns a sentence for each new line that should be shown.
 func (f *follower) more() ([]string, error) {
 	file, err := os.Open(f.file)
 	if err != nil {
@@ -75,7 +74,7 @@ func fields(line string) []field {
 		}
 		value := after
 		if quoted, err := strconv.QuotedPrefix(after); err == nil {
-			value, _ = strconv.Unquote(quoted) // QuotedPrefix says that it is one
+			value, _ = strconv.Unquote(quoted) // QuotedPrefix has checked that it is quoted
 			rest = strings.TrimSpace(after[len(quoted):])
 		} else {
 			value, rest, _ = strings.Cut(after, " ")
@@ -85,8 +84,8 @@ func fields(line string) []field {
 	return out
 }
 
-// sentence makes one of a line that tells of something wrong; of others none.
-// What a container's status says better is left to the status.
+// sentence returns a sentence for a line about a warning or an error, and an empty string for other lines. Events that
+// the status of a container shows better are left out.
 func (f *follower) sentence(line []field) string {
 	of := map[string]string{}
 	for _, l := range line {
@@ -111,7 +110,7 @@ func (f *follower) sentence(line []field) string {
 	text := of["msg"]
 	for _, l := range line {
 		switch l.key {
-		case "time", "level", "msg", "uid", "podUID", "source", "keepsLastGood", "again_in": // the last one grows
+		case "time", "level", "msg", "uid", "podUID", "source", "keepsLastGood", "retryAfter": // the last one grows
 		case "err":
 			text += ": " + l.value
 		default:
@@ -119,12 +118,12 @@ func (f *follower) sentence(line []field) string {
 		}
 	}
 	if of["keepsLastGood"] == "true" {
-		text += "; the pod of its last good version runs on"
+		text += "; the pod keeps running with its last valid manifest"
 	}
 	return "kubelet: " + text
 }
 
-// tail is the end of a log.
+// tail returns the last lines of a log.
 func tail(file string, lines int) string {
 	data, err := os.ReadFile(file)
 	if err != nil {

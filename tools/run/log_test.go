@@ -9,9 +9,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
-// TestFollower writes lines as the kubelet does and reads what a person sees.
+// TestFollower writes lines as the kubelet does and checks which sentences are shown.
 func TestFollower(t *testing.T) {
 	var log bytes.Buffer
 	l := slog.New(slog.NewTextHandler(&log, nil))
@@ -35,7 +36,8 @@ func TestFollower(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{
-		"kubelet: invalid manifest, file examples/web.yaml: spec.containers[0].image: Required value; the pod of its last good version runs on",
+		"kubelet: invalid manifest, file examples/web.yaml: spec.containers[0].image: Required value" +
+			"; the pod keeps running with its last valid manifest",
 		`web: FailedMount: no "x" = y`,
 	}
 	if got, err := f.more(); err != nil || !slices.Equal(got, want) {
@@ -48,5 +50,23 @@ func TestFollower(t *testing.T) {
 	}
 	if got, err := f.more(); err != nil || !slices.Equal(got, []string{"kubelet: something else, n 1"}) {
 		t.Errorf("got %q, %v; want the new line alone", got, err)
+	}
+}
+
+// TestFollowerHidesGrowingPause: a warning that is repeated with a longer pause each time is shown once.
+func TestFollowerHidesGrowingPause(t *testing.T) {
+	var log bytes.Buffer
+	l := slog.New(slog.NewTextHandler(&log, nil))
+	for _, pause := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {
+		l.Warn("failed to register plugin", "path", "a.sock", "retryAfter", pause, "err", errors.New("timeout"))
+	}
+	file := filepath.Join(t.TempDir(), "kubelet.log")
+	if err := os.WriteFile(file, log.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	f := &follower{file: file, logged: map[string]bool{}, replace: strings.NewReplacer()}
+	want := []string{"kubelet: failed to register plugin, path a.sock: timeout"}
+	if got, err := f.more(); err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %q, %v\nwant %q", got, err, want)
 	}
 }

@@ -1,15 +1,13 @@
-// Command run shows pods on this machine without a control plane: it starts a
-// containerd and the project's kubelet in a private folder, gives the kubelet
-// the manifests of a folder, says what becomes of them, and takes everything
-// away again. `make run` and `make clean-run` call it.
+// Command run shows pods on this machine without a control plane: it starts a containerd and the project's kubelet in a
+// private folder, gives the kubelet the manifests of a folder, prints what happens to the pods, and removes everything
+// at the end. `make run` and `make clean-run` call it.
 //
 //	run [flags] up|clean
 //
-// The kubelet reads a copy of the manifests (mirror.go), so that taking the
-// copies away ends the pods in order, and the user's files stay. What is shown
-// comes from the kubelet's own server (sight.go, changes.go) and from its log
-// (log.go). Everything outside the private folder is test/rig's, which writes
-// down what it makes before it makes it: clean works after any crash.
+// The kubelet reads a copy of the manifests (mirror.go): when the copies are removed, the pods are terminated in order,
+// and the files of the user remain. What is shown comes from the kubelet's own server (podstate.go, changes.go) and
+// from its log (log.go). Everything outside the private folder is made by test/rig, which records it before it makes
+// it, so clean works after any crash.
 package main
 
 import (
@@ -47,7 +45,7 @@ func main() {
 	flag.Parse()
 	o.began = time.Unix(*began, 0)
 
-	// Several ways of being asked to end; a second request cuts the end short.
+	// Signals that end the command. A second one cuts the termination short.
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 	if !signal.Ignored(syscall.SIGHUP) { // as under nohup
@@ -75,7 +73,7 @@ type options struct {
 	began                            time.Time
 }
 
-// up runs the pods until it is asked to end, and leaves nothing.
+// up runs the pods until a signal arrives, and leaves nothing.
 func up(o options, signals <-chan os.Signal) error {
 	if o.kubelet == "" {
 		self, err := os.Executable()
@@ -89,12 +87,12 @@ func up(o options, signals <-chan os.Signal) error {
 		return err
 	}
 	o.examples = examples
-	t := &teller{out: os.Stdout, began: o.began}
+	t := &reporter{out: os.Stdout, began: o.began}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	go func() {
 		<-signals
-		cancel(errAsked)
+		cancel(errRequested)
 	}()
 
 	b, err := parts.New(t)
@@ -109,15 +107,15 @@ func up(o options, signals <-chan os.Signal) error {
 	if err != nil {
 		return fmt.Errorf("make a private folder: %w", err)
 	}
-	s := &show{options: o, teller: t, rig: r, again: signals}
+	s := &show{options: o, reporter: t, rig: r, again: signals}
 	err = s.run(ctx)
-	if errors.Is(context.Cause(ctx), errAsked) {
-		err = nil // whatever failed, failed because of that
+	if errors.Is(context.Cause(ctx), errRequested) {
+		err = nil // the failure is a result of the cancellation
 	}
 	if err != nil {
 		err = keepLogs(r, o.logs, err)
 	}
-	return errors.Join(err, takeAway(r, t))
+	return errors.Join(err, removeRig(r, t))
 }
 
 // keepLogs copies the logs of a failed run to a folder that outlives it, in place of
@@ -133,12 +131,11 @@ func keepLogs(r *rig.Rig, folder string, failure error) error {
 	return fmt.Errorf("%w\n  all logs: %s, until `make clean-run`", failure, folder)
 }
 
-// errAsked is why everything ends when a signal came.
-var errAsked = errors.New("asked to end")
+// errRequested is the cause of a cancellation by a signal.
+var errRequested = errors.New("termination requested")
 
-// takeAway removes the rig. A further signal does not stop that: what would be
-// left is what it is there to prevent.
-func takeAway(r *rig.Rig, t *teller) error {
+// removeRig removes the rig. Further signals do not interrupt it, so that nothing is left.
+func removeRig(r *rig.Rig, t *reporter) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	if err := r.Close(ctx); err != nil {

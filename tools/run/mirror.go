@@ -15,14 +15,14 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// mirror keeps one folder as another one is, for files that are manifests.
+// mirror keeps the manifests of one folder the same as those of another.
 type mirror struct{ from, to string }
 
-// settle is how long a folder has to be quiet: editors write a file in steps.
+// settle is how long a folder must not change before it is read, because editors write a file in steps.
 const settle = 50 * time.Millisecond
 
-// sync copies what is new or different and removes what is gone. It returns the
-// names of the files it touched.
+// sync copies files that are new or different, and removes those that are gone. It returns the names of the files it
+// touched.
 func (m mirror) sync() ([]string, error) {
 	want, err := manifests(m.from)
 	if err != nil {
@@ -38,9 +38,9 @@ func (m mirror) sync() ([]string, error) {
 			continue
 		}
 		if len(data) == 0 {
-			continue // just made, about to be written
+			continue // just created, not written yet
 		}
-		// Whole or not at all, under a name that the kubelet passes over.
+		// Written under a name that the kubelet ignores, then renamed, so that it never reads an incomplete file.
 		tmp := filepath.Join(m.to, "."+name)
 		if err := os.WriteFile(tmp, data, 0o644); err != nil {
 			return touched, fmt.Errorf("copy manifest: %w", err)
@@ -77,9 +77,8 @@ func (m mirror) clear() error {
 	return nil
 }
 
-// follow syncs whenever the folder changes, until ctx ends, and hands on what
-// was touched or what went wrong.
-func (m mirror) follow(ctx context.Context, tell func([]string, error)) error {
+// follow syncs whenever the folder changes, until ctx ends. It calls report with the touched files or an error.
+func (m mirror) follow(ctx context.Context, report func([]string, error)) error {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
 		return fmt.Errorf("watch manifests: %w", err)
@@ -99,11 +98,11 @@ func (m mirror) follow(ctx context.Context, tell func([]string, error)) error {
 				quiet.Reset(settle)
 			}
 		case err := <-w.Errors:
-			tell(nil, fmt.Errorf("watch manifests: %w", err))
+			report(nil, fmt.Errorf("watch manifests: %w", err))
 			quiet.Reset(settle) // events may have been lost
 		case <-quiet.C:
 			if touched, err := m.sync(); len(touched) > 0 || err != nil {
-				tell(touched, err)
+				report(touched, err)
 			}
 		}
 	}
@@ -122,7 +121,7 @@ func manifests(dir string) (map[string][]byte, error) {
 		}
 		data, err := os.ReadFile(filepath.Join(dir, e.Name()))
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // gone meanwhile
+			continue // removed in the meantime
 		}
 		if err != nil {
 			return nil, err

@@ -17,7 +17,7 @@ func put(t *testing.T, dir, name, text string) {
 	}
 }
 
-func TestMirrorCopiesWhatIsAManifest(t *testing.T) {
+func TestMirrorCopiesManifests(t *testing.T) {
 	m := mirror{from: t.TempDir(), to: t.TempDir()}
 	for name, text := range map[string]string{
 		"a.yaml":       "1",
@@ -56,7 +56,7 @@ func TestMirrorCopiesWhatIsAManifest(t *testing.T) {
 	}
 }
 
-// TestMirrorFollows changes a folder on real notifications.
+// TestMirrorFollows changes a folder and waits for real file notifications.
 func TestMirrorFollows(t *testing.T) {
 	m := mirror{from: t.TempDir(), to: t.TempDir()}
 	put(t, m.from, "before.yaml", "there before the watch")
@@ -87,7 +87,7 @@ func TestMirrorFollows(t *testing.T) {
 	if got := next(); !slices.Equal(got, []string{"late.yaml"}) {
 		t.Errorf("reported %q of a new file", got)
 	}
-	// As editors do: a new file takes the old one's place.
+	// As editors do: a new file replaces the old one.
 	put(t, m.from, "late.yaml.new", "2")
 	if err := os.Rename(filepath.Join(m.from, "late.yaml.new"), filepath.Join(m.from, "late.yaml")); err != nil {
 		t.Fatal(err)

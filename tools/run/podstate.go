@@ -12,13 +12,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 )
 
-// sight is what is shown of a pod.
-type sight struct {
-	Name     string // with its namespace, unless that is the usual one
+// podState is what is shown of a pod.
+type podState struct {
+	Name     string // with its namespace, unless that is the default one
 	UID      string
 	IP       string
 	Ready    bool
-	Done     bool   // it has ended, as it should
+	Done     bool   // it has completed
 	Counts   string // of its containers
 	Restarts int32
 	Started  time.Time
@@ -26,22 +26,22 @@ type sight struct {
 	Troubles []trouble
 }
 
-// settled pods have nothing left to wait for.
-func (s sight) settled() bool { return s.Ready || s.Done }
+// settled reports whether the pod is Ready or has completed.
+func (s podState) settled() bool { return s.Ready || s.Done }
 
-// sights are the pods in the order of their names.
-func sights(pods []v1.Pod) []sight {
-	var out []sight
+// podStates returns what is shown of the pods, ordered by name.
+func podStates(pods []v1.Pod) []podState {
+	var out []podState
 	for i := range pods {
-		out = append(out, look(&pods[i]))
+		out = append(out, podStateOf(&pods[i]))
 	}
-	slices.SortFunc(out, func(a, b sight) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(out, func(a, b podState) int { return cmp.Compare(a.Name, b.Name) })
 	return out
 }
 
-// look reads a pod's status.
-func look(p *v1.Pod) sight {
-	s := sight{Name: shown(p), UID: string(p.UID), IP: p.Status.PodIP, Grace: 30 * time.Second}
+// podStateOf reads a pod's status.
+func podStateOf(p *v1.Pod) podState {
+	s := podState{Name: shown(p), UID: string(p.UID), IP: p.Status.PodIP, Grace: 30 * time.Second}
 	if g := p.Spec.TerminationGracePeriodSeconds; g != nil {
 		s.Grace = time.Duration(*g) * time.Second
 	}
@@ -76,8 +76,7 @@ func look(p *v1.Pod) sight {
 	return s
 }
 
-// lasting are the states of the containers that are there to stay: regular ones
-// and sidecars.
+// lasting returns the statuses of the regular containers and the sidecars.
 func lasting(p *v1.Pod) []v1.ContainerStatus {
 	sidecar := map[string]bool{}
 	for _, c := range p.Spec.InitContainers {
@@ -99,8 +98,8 @@ func shown(p *v1.Pod) string {
 	return p.Namespace + "/" + p.Name
 }
 
-// table shows the pods aligned.
-func table(pods []sight, now time.Time) string {
+// table returns a table of the pods.
+func table(pods []podState, now time.Time) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 3, ' ', 0)
 	fmt.Fprintln(w, "NAME\tIP\tCONTAINERS\tRESTARTS\tAGE")

@@ -15,7 +15,7 @@ var (
 	sidecar = v1.ContainerRestartPolicyAlways
 )
 
-// web is a Ready pod with a sidecar and an init container that is through.
+// web returns a Ready pod with a sidecar and an init container that has completed.
 func web() *v1.Pod {
 	started := metav1.NewTime(now.Add(-90 * time.Second))
 	return &v1.Pod{
@@ -45,7 +45,7 @@ func TestTable(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "young", Namespace: "default"},
 		Spec:       v1.PodSpec{Containers: make([]v1.Container, 2)},
 	}
-	got := table(sights([]v1.Pod{*young, *web(), *job}), now)
+	got := table(podStates([]v1.Pod{*young, *web(), *job}), now)
 	want := strings.TrimLeft(`
 NAME        IP           CONTAINERS   RESTARTS   AGE
 batch/job   -            completed    0          -
@@ -57,7 +57,7 @@ young       -            0/2 ready    0          -
 	}
 }
 
-func TestTroubleNamesStepCauseAndWhatToDo(t *testing.T) {
+func TestFindTroubles(t *testing.T) {
 	waiting := func(reason, message string) func(*v1.Pod) {
 		return func(p *v1.Pod) {
 			p.Status.ContainerStatuses[0].State.Waiting = &v1.ContainerStateWaiting{Reason: reason, Message: message}
@@ -69,12 +69,12 @@ func TestTroubleNamesStepCauseAndWhatToDo(t *testing.T) {
 		change func(*v1.Pod)
 		want   []trouble
 	}{
-		{"a pod on its way has none", waiting("ContainerCreating", ""), nil},
-		{"an image that is nowhere", waiting("ImagePullBackOff", "Back-off pulling"),
+		{"a starting pod has none", waiting("ContainerCreating", ""), nil},
+		{"a missing image", waiting("ImagePullBackOff", "Back-off pulling"),
 			[]trouble{{"cannot get image x:1 of container web", "ImagePullBackOff: Back-off pulling", doImage}}},
 		{"a start that fails", waiting("RunContainerError", "exec: no such file"),
 			[]trouble{{"cannot start container web", "RunContainerError: exec: no such file", doManifest}}},
-		{"a container that ends again and again", func(p *v1.Pod) {
+		{"a container that crashes repeatedly", func(p *v1.Pod) {
 			waiting("CrashLoopBackOff", "back-off 10s")(p)
 			p.Status.ContainerStatuses[0].LastTerminationState.Terminated = &v1.ContainerStateTerminated{
 				ExitCode: 3,
@@ -102,7 +102,7 @@ func TestTroubleNamesStepCauseAndWhatToDo(t *testing.T) {
 				Reason:   "OOMKilled",
 			}
 		}, []trouble{{"container web failed", "it ended with code 137, OOMKilled", doLog}}},
-		{"a pod that was refused", func(p *v1.Pod) {
+		{"a rejected pod", func(p *v1.Pod) {
 			p.Status.Phase, p.Status.Reason, p.Status.Message = v1.PodFailed, "OutOfcpu",
 				"Node didn't have enough resource: cpu"
 		}, []trouble{{"the pod failed", "OutOfcpu: Node didn't have enough resource: cpu", doManifest}}},
@@ -110,7 +110,7 @@ func TestTroubleNamesStepCauseAndWhatToDo(t *testing.T) {
 		p := web()
 		p.Status.Conditions = nil
 		c.change(p)
-		if got := look(p).Troubles; !slices.Equal(got, c.want) {
+		if got := podStateOf(p).Troubles; !slices.Equal(got, c.want) {
 			t.Errorf("%s:\n got %+v\nwant %+v", c.name, got, c.want)
 		}
 	}

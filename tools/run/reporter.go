@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// teller writes what happens, with the seconds since the beginning.
-type teller struct {
+// reporter prints steps, with the seconds since the start.
+type reporter struct {
 	out   io.Writer
 	began time.Time
 }
 
-func (t *teller) step(format string, args ...any) {
+func (t *reporter) step(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	// Further lines stand below the first one's text.
 	text = strings.ReplaceAll(text, "\n", "\n        ")
@@ -21,10 +21,10 @@ func (t *teller) step(format string, args ...any) {
 }
 
 // plain writes text as it is.
-func (t *teller) plain(text string) { fmt.Fprint(t.out, text) }
+func (t *reporter) plain(text string) { fmt.Fprint(t.out, text) }
 
-// Write takes the lines of others that tell their progress.
-func (t *teller) Write(text []byte) (int, error) {
+// Write prints the progress of other packages.
+func (t *reporter) Write(text []byte) (int, error) {
 	for l := range strings.Lines(string(text)) {
 		t.step("%s", strings.TrimRight(l, "\n"))
 	}

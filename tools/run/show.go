@@ -20,22 +20,20 @@ import (
 
 const (
 	nodeName = "keelson"
-	// look again: the kubelet's server answers questions and offers no stream.
-	glance = 200 * time.Millisecond
-	// patience is how long the first pods may take before the table is shown
-	// without them.
+	// pollInterval is the interval of requests: the kubelet's server offers no watch.
+	pollInterval = 200 * time.Millisecond
+	// patience is how long the first pods may take before the table is shown although they are not all Ready.
 	patience = 2 * time.Minute
-	// slowness is how much longer than usual the kubelet and what it runs may take on
-	// a machine that has much to do.
+	// slowness is how much longer than usual the kubelet and its pods may take on a busy machine.
 	slowness = 30 * time.Second
 )
 
-// show is one evening: a rig, and what is on.
+// show is one run of the command: a rig with a runtime, a kubelet and its pods.
 type show struct {
 	options
-	*teller
+	*reporter
 	rig   *rig.Rig
-	again <-chan os.Signal // asks to be quick about the end
+	again <-chan os.Signal // a signal cuts the termination of the pods short
 
 	runtime *rig.Runtime
 	kubelet *rig.Kubelet
@@ -44,8 +42,7 @@ type show struct {
 	log     *follower
 }
 
-// run starts everything, shows it, says what changes until ctx ends, and stops
-// the pods.
+// run starts everything, shows it, reports changes until ctx ends, and stops the pods.
 func (s *show) run(ctx context.Context) error {
 	if err := s.start(ctx); err != nil {
 		return err
@@ -94,9 +91,8 @@ func (s *show) start(ctx context.Context) error {
 	return s.log.skipToEnd()
 }
 
-// first waits until all pods are Ready or completed. What keeps one from it is
-// printed as soon as it is known.
-func (s *show) first(ctx context.Context) ([]sight, error) {
+// first waits until all pods are Ready or completed. Problems are printed as soon as they are known.
+func (s *show) first(ctx context.Context) ([]podState, error) {
 	files, err := manifests(s.mirror.to)
 	if err != nil {
 		return nil, err
@@ -104,10 +100,10 @@ func (s *show) first(ctx context.Context) ([]sight, error) {
 	s.step("the kubelet answers; it is given the %d manifests of %s", len(files), s.folder())
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, errPatience)
 	defer cancel()
-	var pods []sight
+	var pods []podState
 	err = s.each(ctx, func() (bool, error) {
 		var err error
-		if pods, err = s.glance(ctx); err != nil {
+		if pods, err = s.poll(ctx); err != nil {
 			return false, err
 		}
 		for _, p := range pods {
@@ -126,8 +122,8 @@ func (s *show) first(ctx context.Context) ([]sight, error) {
 
 var errPatience = errors.New("not Ready in time")
 
-// present shows the pods: a table, an answer, a line of a log, what to try.
-func (s *show) present(ctx context.Context, pods []sight, handed time.Time) error {
+// present shows the pods: a table, the answer to a request, a log line, and hints.
+func (s *show) present(ctx context.Context, pods []podState, handed time.Time) error {
 	if len(pods) == 0 {
 		s.step("no pods: put manifests into %s", s.folder())
 	}
@@ -140,7 +136,7 @@ func (s *show) present(ctx context.Context, pods []sight, handed time.Time) erro
 	for i := range list {
 		p := &list[i]
 		c, port, ok := webPort(p)
-		if !ok || !look(p).Ready {
+		if !ok || !podStateOf(p).Ready {
 			continue
 		}
 		address = fmt.Sprintf("http://%s:%d/", p.Status.PodIP, port)
@@ -164,7 +160,7 @@ func (s *show) present(ctx context.Context, pods []sight, handed time.Time) erro
 	return nil
 }
 
-// lastLine is the last line of a container's log.
+// lastLine returns the last line of a container's log.
 func (s *show) lastLine(ctx context.Context, p *v1.Pod, container string) (string, error) {
 	line, err := s.kubelet.Get(ctx, fmt.Sprintf("/containerLogs/%s/%s/%s?tailLines=1", p.Namespace, p.Name, container))
 	if err != nil {
@@ -173,8 +169,8 @@ func (s *show) lastLine(ctx context.Context, p *v1.Pod, container string) (strin
 	return line, nil
 }
 
-// nextLine is the last line once it is another one, which a request usually
-// brings about after a moment; or the old one if it does not.
+// nextLine waits until the last line of a container's log has changed, as it usually does shortly after a request, and
+// returns it. If it does not change within ten seconds, nextLine returns the old line.
 func (s *show) nextLine(ctx context.Context, p *v1.Pod, container, before string) (line string, err error) {
 	moment, cancel := context.WithTimeoutCause(ctx, 10*time.Second, errMoment)
 	defer cancel()
@@ -191,7 +187,7 @@ func (s *show) nextLine(ctx context.Context, p *v1.Pod, container, before string
 
 var errMoment = errors.New("nothing within a moment")
 
-// hints say what to try next.
+// hints returns suggestions for the user.
 func (s *show) hints(address string) string {
 	var b strings.Builder
 	b.WriteString("\nTry next:\n")
@@ -209,7 +205,7 @@ func (s *show) hints(address string) string {
 	return b.String()
 }
 
-// folder is the examples' folder as a person here would name it.
+// folder returns the path of the examples, relative to the working directory if they are below it.
 func (s *show) folder() string {
 	wd, err := os.Getwd()
 	if err != nil {
@@ -222,7 +218,7 @@ func (s *show) folder() string {
 	return rel
 }
 
-// watch says what changes until ctx ends.
+// watch reports changes until ctx ends.
 func (s *show) watch(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -240,7 +236,7 @@ func (s *show) watch(ctx context.Context) error {
 			}
 		})
 	}()
-	tick := time.NewTicker(glance)
+	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -259,33 +255,33 @@ func (s *show) watch(ctx context.Context) error {
 		case <-s.runtime.Done():
 			return s.runtimeEnded()
 		case <-tick.C:
-			if _, err := s.glance(ctx); err != nil && ctx.Err() == nil && !closed(s.kubelet.Done()) {
+			if _, err := s.poll(ctx); err != nil && ctx.Err() == nil && !closed(s.kubelet.Done()) {
 				return err
 			}
 		}
 	}
 }
 
-// errEnded says that a program ended that should run.
+// errEnded means that a program has ended that should keep running.
 var errEnded = errors.New("ended by itself")
 
 func (s *show) kubeletEnded() error {
-	return fmt.Errorf("the kubelet %w; its pods were stopped by force. Its last words:\n%s", errEnded,
+	return fmt.Errorf("the kubelet %w; its pods were stopped by force. Last log lines:\n%s", errEnded,
 		tail(s.kubelet.LogFile, 5))
 }
 
 func (s *show) runtimeEnded() error {
-	return fmt.Errorf("containerd %w; its containers were stopped by force. Its last words:\n%s", errEnded,
+	return fmt.Errorf("containerd %w; its containers were stopped by force. Last log lines:\n%s", errEnded,
 		tail(filepath.Join(s.rig.Logs, "containerd.log"), 5))
 }
 
-// glance looks at the pods and the kubelet's log, and says what is new.
-func (s *show) glance(ctx context.Context) ([]sight, error) {
+// poll reads the pods and the kubelet's log, and reports what is new.
+func (s *show) poll(ctx context.Context) ([]podState, error) {
 	list, err := s.pods(ctx)
 	if err != nil {
 		return nil, err
 	}
-	pods := sights(list)
+	pods := podStates(list)
 	for _, c := range s.history.update(pods, time.Now()) {
 		s.step("%s", c)
 	}
@@ -296,8 +292,8 @@ func (s *show) glance(ctx context.Context) ([]sight, error) {
 	return pods, err
 }
 
-// stop has the kubelet end its pods, as their manifests go away, and waits for
-// it: as long as the pods were promised, or until it is asked once more.
+// stop removes the manifests, so that the kubelet terminates its pods, and waits for that: for the longest grace period
+// and slowness, or until another signal.
 func (s *show) stop() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -306,7 +302,7 @@ func (s *show) stop() error {
 		return err
 	}
 	limit := slowness
-	for _, p := range sights(pods) {
+	for _, p := range podStates(pods) {
 		limit = max(limit, p.Grace+slowness)
 	}
 	s.plain("\n")
@@ -345,9 +341,9 @@ func (s *show) stop() error {
 	return err
 }
 
-// each looks now and again until something is so.
+// each polls until done reports true.
 func (s *show) each(ctx context.Context, done func() (bool, error)) error {
-	tick := time.NewTicker(glance)
+	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	for {
 		ok, err := done()
@@ -369,10 +365,10 @@ func (s *show) each(ctx context.Context, done func() (bool, error)) error {
 	}
 }
 
-// pods are what should run, with its status.
+// pods returns the pods that should run, with their statuses.
 func (s *show) pods(ctx context.Context) ([]v1.Pod, error) { return s.list(ctx, "/pods") }
 
-// running names the pods that the runtime runs.
+// running returns the names of the pods that the runtime runs.
 func (s *show) running(ctx context.Context) (map[string]bool, error) {
 	list, err := s.list(ctx, "/runningpods/")
 	out := map[string]bool{}
@@ -397,7 +393,7 @@ func (s *show) list(ctx context.Context, path string) ([]v1.Pod, error) {
 	return list.Items, nil
 }
 
-// webPort finds a container that takes requests.
+// webPort returns the first container with a port.
 func webPort(p *v1.Pod) (container string, port int32, ok bool) {
 	for _, c := range p.Spec.Containers {
 		for _, port := range c.Ports {

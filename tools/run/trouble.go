@@ -8,7 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// trouble says why a pod is not as it should be.
+// trouble is a reason why a pod does not run as it should.
 type trouble struct {
 	Step  string // what the kubelet could not do
 	Cause string
@@ -26,8 +26,7 @@ const (
 	doLog      = "read its log, below pod-logs/ in the private folder"
 )
 
-// findTroubles finds what keeps a pod from its work. Reasons that are steps on
-// the way are none.
+// findTroubles returns the problems of a pod. The reasons of a normal start are not problems.
 func findTroubles(p *v1.Pod) (out []trouble) {
 	add := func(step, cause, do string) { out = append(out, trouble{step, cause, do}) }
 	for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
@@ -59,7 +58,7 @@ func findTroubles(p *v1.Pod) (out []trouble) {
 	return out
 }
 
-// lastEnd says how a container that is not running ended last.
+// lastEnd returns how a waiting container last terminated.
 func lastEnd(c v1.ContainerStatus) string {
 	if e := c.LastTerminationState.Terminated; e != nil {
 		return end(e)

@@ -1,15 +1,15 @@
 package uml
 
-// What both sides know.
+// What this machine and the guest share.
 const (
 	folderPrefix = "keelson-guest-" // of a run's folder, in the temporary folder
 	folderEnv    = "KEELSON_GUEST"  // names that folder to the guest's first process
 	jobFile      = "job.json"
 	statusFile   = "status"
-	scratch      = "/g" // the guest's temporary folder; containerd's sockets want a short name
+	scratch      = "/g" // the guest's temporary folder; short, for containerd's sockets
 )
 
-// job is what the guest is to do.
+// job describes the program that the guest runs.
 type job struct {
 	Program string
 	Args    []string
@@ -20,7 +20,7 @@ type job struct {
 	Modules string
 }
 
-// Env is the environment of programs in a guest, beside what they are given.
+// Env returns the basic environment of programs in a guest.
 func Env() []string {
 	return []string{
 		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "TMPDIR=" + scratch,

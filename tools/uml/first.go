@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// First is the life of the guest's first process: it makes the machine, runs the
-// program, writes down how it ended and turns the machine off. It does not return.
+// First runs as the guest's first process: it sets up the guest, runs the program, writes its exit status and turns the
+// guest off. It does not return.
 func First() {
 	dir := os.Getenv(folderEnv)
 	status := live(dir)
@@ -23,10 +23,10 @@ func First() {
 	unix.Sync()
 	err := unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
 	fmt.Println("cannot turn the guest off:", err)
-	os.Exit(1) // which the kernel answers by ending too
+	os.Exit(1) // then the kernel ends, too
 }
 
-// live returns the program's exit status, or what kept it from starting.
+// live returns the program's exit status, or the error because of which it could not start.
 func live(dir string) string {
 	data, err := os.ReadFile(filepath.Join(dir, jobFile))
 	if err != nil {
@@ -36,7 +36,7 @@ func live(dir string) string {
 	if err := json.Unmarshal(data, &j); err != nil {
 		return "read job: " + err.Error()
 	}
-	// What goes wrong on the way is to be written down too.
+	// This folder comes first, so that later errors can be written to it.
 	if err := share(dir); err != nil {
 		return err.Error()
 	}
@@ -50,7 +50,7 @@ func live(dir string) string {
 	return fmt.Sprint(code)
 }
 
-// settle makes the machine that the program runs on.
+// settle sets up the guest for the program.
 func settle(j job) error {
 	k := kernel{folder: j.Modules}
 	if err := root(j, k); err != nil {
@@ -75,7 +75,7 @@ func settle(j job) error {
 	return controllers()
 }
 
-// share has what is written to a folder written to this machine's.
+// share mounts a folder of this machine, so that writes reach this machine.
 func share(dir string) error {
 	if err := unix.Mount("host", dir, "hostfs", 0, dir); err != nil {
 		return fmt.Errorf("share %s: %w", dir, err)
@@ -83,8 +83,8 @@ func share(dir string) error {
 	return nil
 }
 
-// root lays a throw-away overlay over this machine's root and moves there. A mere
-// chroot would not do: the cgroup mounts of containers would come out empty.
+// root mounts a temporary overlay over this machine's root and makes it the root. A chroot alone is not enough: the
+// cgroup mounts of containers would be empty.
 func root(j job, k kernel) error {
 	if err := unix.Mount("proc", "/proc", "proc", 0, ""); err != nil {
 		return fmt.Errorf("mount /proc: %w", err)
@@ -106,7 +106,7 @@ func root(j job, k kernel) error {
 	if err := k.load("overlay"); err != nil {
 		return err
 	}
-	// A file system of its own, since layers of one must not lie in each other.
+	// A mount of its own, because the layers of an overlay must not contain each other.
 	if err := unix.Mount("host", "/mnt/tree", "hostfs", unix.MS_RDONLY, j.Tree); err != nil {
 		return fmt.Errorf("mount %s: %w", j.Tree, err)
 	}
@@ -138,10 +138,10 @@ func root(j job, k kernel) error {
 		return err
 	}
 	if err := unix.PivotRoot(".", "mnt"); err != nil {
-		return fmt.Errorf("move there: %w", err)
+		return fmt.Errorf("change root: %w", err)
 	}
 	if err := unix.Chroot("."); err != nil {
-		return fmt.Errorf("move there: %w", err)
+		return fmt.Errorf("change root: %w", err)
 	}
 	if err := os.Chdir("/"); err != nil {
 		return err
@@ -155,8 +155,8 @@ func root(j job, k kernel) error {
 	return links()
 }
 
-// links makes the links that a system's own start would have made. The guest's
-// kernel has the old packet filter alone.
+// links creates the symlinks that the boot of a system would have created. The guest's kernel has the legacy packet
+// filter only.
 func links() error {
 	for at, to := range map[string]string{
 		"/dev/fd": "/proc/self/fd", "/dev/stdin": "fd/0", "/dev/stdout": "fd/1", "/dev/stderr": "fd/2",
@@ -178,9 +178,8 @@ func links() error {
 	return nil
 }
 
-// controllers enables every controller for the cgroups below the root. Only this
-// process leaves the root cgroup: a real-time thread of the kernel outside it
-// would keep the cpu controller from being enabled.
+// controllers enables every controller for the cgroups below the root. Only this process leaves the root cgroup: the
+// cpu controller cannot be enabled while a real-time kernel thread is in another cgroup.
 func controllers() error {
 	const top = "/sys/fs/cgroup"
 	if err := os.Mkdir(top+"/init", 0o755); err != nil {
@@ -215,8 +214,7 @@ func loopback() error {
 	return unix.IoctlIfreq(s, unix.SIOCSIFFLAGS, req)
 }
 
-// run runs the program, collecting every process that loses its parent, and
-// returns the program's exit status.
+// run runs the program, reaps orphaned processes, and returns the program's exit status.
 func run(j job) (int, error) {
 	out, err := os.OpenFile("/dev/ttyS0", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// modules are what pods' networks need of the kernel.
+// modules are the kernel modules that the networks of pods need.
 var modules = []string{
 	"veth", "bridge", "br_netfilter", "iptable_nat", "iptable_filter",
 	"xt_comment", "xt_MASQUERADE", "xt_conntrack", "xt_mark", "xt_addrtype", "xt_tcpudp", "xt_multiport", "xt_nat",
@@ -18,9 +18,8 @@ var modules = []string{
 // kernel loads modules from a folder.
 type kernel struct{ folder string }
 
-// load loads a module after those that it needs. Which those are is written in
-// modules.dep: "path: path...", the last to be loaded first. One that is there
-// already is fine, and so is one that is no module but part of the kernel.
+// load loads a module after those that it depends on. modules.dep lists these: "path: path...", the last one is loaded
+// first. A module that is loaded already or built into the kernel is not an error.
 func (k kernel) load(name string) error {
 	deps, err := os.ReadFile(filepath.Join(k.folder, "modules.dep"))
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestModulesAreLoadedAfterWhatTheyNeed(t *testing.T) {
+func TestModulesAreLoadedAfterDependencies(t *testing.T) {
 	const deps = "kernel/net/bridge/bridge.ko: kernel/net/802/stp.ko kernel/net/llc/llc.ko\n" +
 		"kernel/net/bridge/br_netfilter.ko: kernel/net/bridge/bridge.ko kernel/net/802/stp.ko kernel/net/llc/llc.ko\n" +
 		"kernel/drivers/net/veth.ko:\n"

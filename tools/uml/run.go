@@ -21,7 +21,7 @@ import (
 	"keelson/test/parts"
 )
 
-// Config says how a program is run.
+// Config describes how a program is run.
 type Config struct {
 	Guest  parts.Guest
 	Output io.Writer // what the program prints
@@ -32,9 +32,8 @@ type Config struct {
 	Disk   int64    // bytes of the guest's disk, which takes up what is written to it
 }
 
-// Folder makes the folder of a run, in which the caller may put files for the
-// program, and returns what removes it. Folders of runs that were killed go
-// first.
+// Folder creates the folder of a run, in which the caller may put files for the program. It returns a function that
+// removes the folder. Before, it removes folders of runs that were killed.
 func Folder() (dir string, remove func(), err error) {
 	old, err := filepath.Glob(filepath.Join(os.TempDir(), folderPrefix+"*"))
 	if err != nil {
@@ -61,7 +60,7 @@ func Folder() (dir string, remove func(), err error) {
 	return dir, func() { os.RemoveAll(dir); f.Close() }, nil
 }
 
-// hold locks a folder as in use, for as long as the file is open.
+// hold locks a folder that is in use, until the returned file is closed.
 func hold(dir string) (*os.File, error) {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -74,8 +73,8 @@ func hold(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// Run boots a guest in a folder made by Folder, runs the program there, and
-// returns its exit status. An error says that the guest itself failed.
+// Run boots a guest in a folder made by Folder, runs the program there, and returns its exit status. An error means
+// that the guest itself failed.
 func Run(ctx context.Context, cfg Config, dir, program string, args ...string) (int, error) {
 	if err := furnish(ctx, cfg, dir, program, args); err != nil {
 		return 0, fmt.Errorf("prepare guest: %w", err)
@@ -97,7 +96,7 @@ func Run(ctx context.Context, cfg Config, dir, program string, args ...string) (
 	return code, nil
 }
 
-// furnish writes the job and makes the disk.
+// furnish writes the job, compiles the shim and creates the disk.
 func furnish(ctx context.Context, cfg Config, dir, program string, args []string) error {
 	for _, s := range cfg.Share {
 		if err := os.MkdirAll(s, 0o755); err != nil {
@@ -124,7 +123,7 @@ func furnish(ctx context.Context, cfg Config, dir, program string, args []string
 	if err := os.Truncate(disk, cfg.Disk); err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, "/usr/sbin/mkfs.ext4", // which PATH may not name
+	cmd := exec.CommandContext(ctx, "/usr/sbin/mkfs.ext4", // PATH may not contain this folder
 		"-q", "-F", disk)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("make disk: %w: %s", err, out)
@@ -132,9 +131,8 @@ func furnish(ctx context.Context, cfg Config, dir, program string, args []string
 	return nil
 }
 
-// boot starts the kernel and returns when it has ended, with what it had to say.
-// It is the first process of a namespace of its own, and is killed when this
-// thread ends: none of the processes that make up a guest can stay behind.
+// boot starts the kernel and returns its console output when it has ended. The kernel is the first process of a PID
+// namespace and is killed when this thread ends, so that no process of the guest is left.
 func boot(ctx context.Context, cfg Config, dir string) (console string, err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -144,7 +142,7 @@ func boot(ctx context.Context, cfg Config, dir string) (console string, err erro
 	defer runtime.UnlockOSThread()
 	memory := dir
 	if _, err := os.Stat("/dev/shm"); err == nil {
-		memory = "/dev/shm" // the guest's memory is a file without a name
+		memory = "/dev/shm" // the guest's memory is an unlinked file
 	}
 	out, outside, err := os.Pipe()
 	if err != nil {
@@ -164,7 +162,7 @@ func boot(ctx context.Context, cfg Config, dir string) (console string, err erro
 	copied := make(chan struct{})
 	go func() {
 		defer close(copied)
-		// Who reads the output may be gone; the guest's end is waited for all the same.
+		// The reader of the output may have ended. The end of the guest is awaited all the same.
 		_, _ = io.Copy(cfg.Output, out)
 	}()
 	if err == nil {

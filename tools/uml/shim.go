@@ -14,7 +14,7 @@ var shimSource string
 
 const shimFile = "ptrace.so"
 
-// compileShim makes the library that shim/ptrace.c tells of.
+// compileShim compiles the library shim/ptrace.c.
 func compileShim(ctx context.Context, dir string) error {
 	cmd := exec.CommandContext(ctx,
 		"gcc", "-O2", "-Wall", "-shared", "-fPIC", "-x", "c", "-o", filepath.Join(dir, shimFile), "-")

@@ -14,10 +14,10 @@ import (
 // Limits of event aggregation, which are the same in other components.
 const (
 	eventsRemembered = 4096             // size of each cache
-	similarEvents    = 10               // events that differ in their messages only, from which they are combined
-	similarWithin    = 10 * time.Minute // of the previous one
-	objectBurst      = 25               // events about one object,
-	objectRefill     = 5 * time.Minute  // and one more per period
+	similarEvents    = 10               // number of events with different messages at which they are combined
+	similarWithin    = 10 * time.Minute // since the previous one
+	objectBurst      = 25               // burst of events about one object
+	objectRefill     = 5 * time.Minute  // period after which one more is allowed
 	combinedPrefix   = "(combined from similar events): "
 )
 
@@ -26,8 +26,8 @@ const (
 // texts, which can be long.
 type aggregator struct {
 	seed    maphash.Seed
-	similar *lru.Cache // groups of similar events: *alike
-	known   *lru.Cache // events: recorded
+	similar *lru.Cache // groups of similar events: *similarGroup
+	known   *lru.Cache // events: storedEvent
 	objects *lru.Cache // objects: *allowance
 }
 
@@ -37,7 +37,7 @@ type similarGroup struct {
 	last  time.Time
 }
 
-// storedEvent is a stored event.
+// storedEvent identifies an event at the API server, with its count.
 type storedEvent struct {
 	name  string
 	count int32
@@ -118,7 +118,7 @@ func (g *aggregator) count(e *corev1.Event, key uint64) aggregatedEvent {
 	return aggregatedEvent{e, again, key}
 }
 
-// stored updates the cache from the server's answer.
+// stored updates the cache from the server's response.
 func (g *aggregator) stored(key uint64, e *corev1.Event) {
 	g.known.Add(key, storedEvent{e.Name, e.Count, e.FirstTimestamp})
 }

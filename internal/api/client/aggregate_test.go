@@ -13,8 +13,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// TestAggregationMatchesUpstream: readers of events know what other components make
-// of many, which is client-go's to say.
+// TestAggregationMatchesUpstream compares the aggregation with that of client-go, which other components use.
 func TestAggregationMatchesUpstream(t *testing.T) {
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 0))
@@ -30,8 +29,8 @@ func TestAggregationMatchesUpstream(t *testing.T) {
 			clock.SetTime(now)
 			pod := burstable.DeepCopy()
 			pod.Name = fmt.Sprint("p", random.IntN(3))
-			// Which of ten similar words is dropped for an eleventh is left to chance by
-			// them: those that come again are never so many.
+			// For an eleventh message client-go drops a random one of ten. So there are fewer than ten messages that
+			// are repeated.
 			reason, message := "BackOff", fmt.Sprint("words ", random.IntN(8))
 			if random.IntN(3) == 0 {
 				reason, message = "FailedMount", fmt.Sprint("words of event ", i)
@@ -111,7 +110,7 @@ func TestAggregatorIsBounded(t *testing.T) {
 		"objects":  g.objects.Len(),
 	} {
 		if n != eventsRemembered {
-			t.Errorf("%s: %d are remembered, want %d", name, n, eventsRemembered)
+			t.Errorf("%s: %d are cached, want %d", name, n, eventsRemembered)
 		}
 	}
 }

@@ -65,7 +65,7 @@ func serve(t *testing.T, h http.HandlerFunc) *Client {
 	return c
 }
 
-// answer writes obj in the encoding the client asked for first.
+// answer writes obj in the encoding that the client prefers.
 func answer(t *testing.T, w http.ResponseWriter, code int, obj runtime.Object) {
 	info, ok := runtime.SerializerInfoForMediaType(Codecs.SupportedMediaTypes(), ContentProtobuf)
 	if !ok {
@@ -238,7 +238,7 @@ func TestCloseConnectionsFreesAHungCall(t *testing.T) {
 			t.Error(err)
 		}
 		arrived <- struct{}{}
-		<-r.Context().Done() // a server that went silent
+		<-r.Context().Done() // the server does not respond
 	})
 	done := make(chan error, 1)
 	go func() {
@@ -252,7 +252,7 @@ func TestCloseConnectionsFreesAHungCall(t *testing.T) {
 	}
 }
 
-// reviewer answers questions about callers, and knows every pod.
+// reviewer is an API server that responds to reviews and has every pod.
 type reviewer struct{ t *testing.T }
 
 func (r reviewer) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -279,8 +279,8 @@ func (r reviewer) RoundTrip(req *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// TestReviewRateLimitIsSeparate: any client of the node's port can have as many tokens
-// reviewed as there may be calls.
+// TestReviewRateLimitIsSeparate: any client of the node's port can cause token reviews. They must not delay calls for
+// pods or access reviews.
 func TestReviewRateLimitIsSeparate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, err := NewFor(&rest.Config{
@@ -301,7 +301,7 @@ func TestReviewRateLimitIsSeparate(t *testing.T) {
 				}
 			})
 		}
-		synctest.Wait() // collectors but one wait for their turn
+		synctest.Wait() // all token reviews but one wait for the rate limiter
 		if _, err := c.Pods.GetPod(t.Context(), "ns", "p"); err != nil {
 			t.Error(err)
 		}

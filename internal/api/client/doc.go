@@ -7,8 +7,8 @@
 // except lists and watches has a timeout, so that a server that does not answer cannot block its callers. Heartbeats
 // (nodes, leases) have a shorter timeout and are exempt from the rate limit of other calls.
 //
-// After a network partition connections may look alive. [Client.CloseConnections] closes them. It is called by the
-// lease renewal, which notices first.
+// After a network partition broken connections may still look open. [Client.CloseConnections] closes them. The lease
+// renewal calls it, because its requests are the first to fail.
 //
 // [Events] records events at the API server, and [LogEvents] in the log of a standalone agent.
 package client

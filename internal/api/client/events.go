@@ -31,7 +31,8 @@ const (
 var _ pod.Events = (*Events)(nil)
 
 // Events records events at the API server. Equal events are counted instead of repeated, and floods are limited
-// (gather.go). An event that cannot be sent is retried for about two minutes. One that the server rejects is dropped.
+// (aggregate.go). An event that cannot be sent is retried for about two minutes. One that the server rejects is
+// dropped.
 type Events struct {
 	cfg   EventsConfig
 	queue chan *corev1.Event
@@ -224,10 +225,10 @@ func (e *Events) write(ctx context.Context, news aggregatedEvent) (*corev1.Event
 	return events.Create(ctx, news.Namespace, news.Event)
 }
 
-// isPermanent reports whether the server has rejected the request permanently. It is retried if the server is
-// unavailable, or does not know the node, which may get another certificate. TooManyRequests is permanent unless it
-// comes with a delay, which the library observes: an event for a namespace with an exhausted quota would block the
-// others.
+// isPermanent reports whether the server has rejected the request permanently. A request is retried if the server is
+// unavailable, or does not accept the credentials of the node, which may get another certificate. TooManyRequests is
+// permanent: client-go has already retried a response with a Retry-After header, and retries of an event for a
+// namespace with an exhausted quota would block other events.
 func isPermanent(err error) bool {
 	var answer apierrors.APIStatus
 	if !errors.As(err, &answer) {

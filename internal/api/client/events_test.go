@@ -22,13 +22,13 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// fakeServer stores events as a server does, on the client's side of the wire so
-// that it works in virtual time. While down is set it cannot be reached.
+// fakeServer stores events like an API server. It replaces the transport of the client, so that it works in virtual
+// time. While down is set it cannot be reached.
 type fakeServer struct {
 	t      *testing.T
 	down   atomic.Bool
 	refuse bool
-	full   string // the namespace that may have no more events
+	full   string // namespace whose event quota is exhausted
 	calls  []string
 	stored []corev1.Event
 	seen   func() // called with each request; nil: not counted
@@ -108,7 +108,7 @@ var burstable = &corev1.Pod{
 	Spec:       corev1.PodSpec{InitContainers: []corev1.Container{{Name: "init"}}},
 }
 
-// inVirtualTime runs the recorder until what was recorded is settled.
+// inVirtualTime runs the recorder until all recorded events are processed.
 func inVirtualTime(t *testing.T, e *Events, do func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
@@ -177,8 +177,7 @@ func TestEventFieldPath(t *testing.T) {
 	}
 }
 
-// TestEventFlood: of one source about one object a burst gets through, and then one
-// event every five minutes.
+// TestEventFlood: of the events of one source about one object a burst is sent, and then one event every five minutes.
 func TestEventFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeServer{t: t}
@@ -201,7 +200,7 @@ func TestEventFlood(t *testing.T) {
 	})
 }
 
-// TestSimilarEventsAreCombined: ten that differ only in their words become one.
+// TestSimilarEventsAreCombined: from the tenth on, events that differ only in their messages are combined.
 func TestSimilarEventsAreCombined(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeServer{t: t}
@@ -313,14 +312,14 @@ func TestLogEvents(t *testing.T) {
 	}
 }
 
-// pass lets time pass, and everything that is due then happen.
+// pass advances the virtual time, and waits until everything that is due has happened.
 func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-// TestRecorder: who says it, how often, how the like of it is gathered, and about
-// what nothing is logged.
+// TestRecorder checks the source of events, their rate, and the combination of similar ones. Events about unknown
+// containers are dropped.
 func TestRecorder(t *testing.T) {
 	parity.Proves(t, "SRV-57")
 	synctest.Test(t, func(t *testing.T) {
@@ -342,7 +341,7 @@ func TestRecorder(t *testing.T) {
 			}
 			e.Pod(burstable, "main", corev1.EventTypeNormal, "Started", "a container that the pod does not have")
 			e.Pod(burstable, "init", corev1.EventTypeNormal, "Started", "Container started")
-			for i := range 12 { // of one kind: the tenth and those after it are one
+			for i := range 12 { // similar: the tenth and later ones are combined
 				e.Pod(burstable, "", corev1.EventTypeWarning, "FailedMount", fmt.Sprint("volume ", i))
 			}
 		})
@@ -368,8 +367,8 @@ func TestRecorder(t *testing.T) {
 	})
 }
 
-// TestEventTimesAfterClockChange: a machine may begin in another year, and get the
-// time later. Events are of the time that others have, and none is lost for it.
+// TestEventTimesAfterClockChange: a machine may boot with a clock that is a year ahead and is corrected later. Events
+// after the correction have the correct time, and none is dropped because of it.
 func TestEventTimesAfterClockChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeServer{t: t}
@@ -378,7 +377,7 @@ func TestEventTimesAfterClockChange(t *testing.T) {
 		e.cfg.now = func() time.Time { return time.Now().Add(ahead) }
 		ahead = 365 * 24 * time.Hour
 		inVirtualTime(t, e, func() {
-			for i := range objectBurst - 1 { // one is left
+			for i := range objectBurst - 1 { // one of the burst is left
 				e.Pod(burstable, "", corev1.EventTypeNormal, fmt.Sprint("Early", i), "message")
 			}
 			pass(time.Second)

@@ -22,7 +22,7 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// TestExecCredentials: a kubeconfig may name a program that brings the token.
+// TestExecCredentials: a kubeconfig may name an exec plugin that provides the token.
 func TestExecCredentials(t *testing.T) {
 	parity.Proves(t, "CFG-138")
 	seen := make(chan string, 10)
@@ -66,8 +66,8 @@ func TestExecCredentials(t *testing.T) {
 	}
 }
 
-// TestConnections: one for many requests by default, and DISABLE_HTTP2 for those
-// whose proxies cannot have that. Either way all are dropped on demand.
+// TestConnections: by default requests share one HTTP/2 connection. DISABLE_HTTP2 selects HTTP/1.1, for proxies that do
+// not support HTTP/2. CloseConnections closes the connections of both.
 func TestConnections(t *testing.T) {
 	parity.ProvesPart(t, 2, "CFG-136")
 	for env, major := range map[string]int{"": 2, "1": 1} {
@@ -111,7 +111,7 @@ func TestConnections(t *testing.T) {
 	}
 }
 
-// TestSeparateRates: events, heartbeats and all else do not wait for each other.
+// TestSeparateRates: events, heartbeats and other calls do not wait for each other in a rate limiter.
 func TestSeparateRates(t *testing.T) {
 	parity.ProvesPart(t, 2, "CFG-137")
 	hang := make(chan struct{})
@@ -143,7 +143,7 @@ func TestSeparateRates(t *testing.T) {
 		return c
 	}
 	c := client(time.Minute)
-	short := func() context.Context { // and shorter than a turn takes to come
+	short := func() context.Context { // shorter than the wait for the rate limiter
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		t.Cleanup(cancel)
 		return ctx
@@ -162,13 +162,13 @@ func TestSeparateRates(t *testing.T) {
 			t.Fatalf("a heartbeat waits: %v", err)
 		}
 	}
-	// One that hangs ends by itself.
+	// A heartbeat that hangs times out.
 	if _, err := client(50*time.Millisecond).Nodes.Get(t.Context(), "hangs"); err == nil {
 		t.Error("a heartbeat that hangs has an answer")
 	}
 }
 
-// late is an identity that is not there at first.
+// late is an identity without a certificate until there is closed.
 type late struct {
 	there   chan struct{}
 	refused chan *tls.Certificate
@@ -183,15 +183,15 @@ func (l late) Valid(ctx context.Context) (*tls.Certificate, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case <-l.there:
-		return nobodys, nil
+		return emptyCertificate, nil
 	}
 }
 
-// nobodys is a certificate that says nothing.
-var nobodys = &tls.Certificate{}
+// emptyCertificate is an empty certificate.
+var emptyCertificate = &tls.Certificate{}
 
-// TestIdentityRefused: that the server does not know it, and not that it
-// may not do something.
+// TestIdentityRefused: Refused is called if the server does not authenticate the certificate, but not if it denies
+// authorization.
 func TestIdentityRefused(t *testing.T) {
 	code := make(chan int, 1)
 	srv := httptest.NewTLSServer(
@@ -216,14 +216,14 @@ func TestIdentityRefused(t *testing.T) {
 			t.Errorf("%d: reported %d times, want %d", status, got, want)
 		}
 		for range len(id.refused) {
-			if <-id.refused != nobodys {
+			if <-id.refused != emptyCertificate {
 				t.Error("of another certificate")
 			}
 		}
 	}
 }
 
-// TestRequestsWaitForCertificate: they are not sent anonymously.
+// TestRequestsWaitForCertificate: without a certificate, requests wait and are not sent anonymously.
 func TestRequestsWaitForCertificate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := make(chan string, 10)

@@ -12,7 +12,8 @@ import (
 	"k8s.io/client-go/tools/metrics"
 )
 
-// client-go reports metrics through global hooks, which can be set once. So these metrics belong to the process.
+// restMetrics are the metrics of client-go. It reports them through global hooks, which can be set once, so there is
+// one set of metrics per process.
 var restMetrics = sync.OnceValue(func() *clientMetrics {
 	m := newClientMetrics()
 	metrics.Register(metrics.RegisterOpts{

@@ -21,15 +21,15 @@ func (p PodStatuses) PatchPodStatus(ctx context.Context, namespace, name string,
 	return p.Patch(ctx, namespace, name, types.StrategicMergePatchType, patch, "status")
 }
 
-// Reviews authenticates and authorises requests to the agent.
+// Reviews creates the reviews that authenticate and authorize requests to the agent.
 type Reviews struct{ *Client }
 
-// CreateTokenReview asks to which user a token belongs.
+// CreateTokenReview creates a TokenReview. Its status has the user of the token.
 func (r Reviews) CreateTokenReview(ctx context.Context, t *authnv1.TokenReview) (*authnv1.TokenReview, error) {
 	return r.ReviewToken(ctx, t)
 }
 
-// CreateSubjectAccessReview asks whether a user may do something.
+// CreateSubjectAccessReview creates a SubjectAccessReview. Its status shows whether the user is authorized.
 func (r Reviews) CreateSubjectAccessReview(
 	ctx context.Context, s *authzv1.SubjectAccessReview,
 ) (*authzv1.SubjectAccessReview, error) {

@@ -38,7 +38,7 @@ func Bootstrap(ctx context.Context, cfg BootstrapConfig) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, cfg.Timeout, fmt.Errorf("not within %v", cfg.Timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, cfg.Timeout, fmt.Errorf("timed out after %v", cfg.Timeout))
 	defer cancel()
 	cert, err := request(ctx, cfg, name, key)
 	if errors.Is(err, errRejected) {

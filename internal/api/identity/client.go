@@ -17,11 +17,12 @@ import (
 	"keelson/internal/api/client"
 )
 
-// hopeless is how long the agent runs without a client certificate while the API server answers. A restart may bring
-// other credentials.
-const hopeless = 5 * time.Minute
+// giveUpAfter is how long the agent runs without a valid client certificate although the API server responds. Then it
+// exits, because a restart may find other credentials.
+const giveUpAfter = 5 * time.Minute
 
-// ClientConfig says how a node authenticates to the API server. Fields are required unless they say otherwise.
+// ClientConfig is the configuration of the client for the API server and its credentials. Fields are required unless
+// their comment says otherwise.
 type ClientConfig struct {
 	Client              client.Config
 	Node                string
@@ -34,8 +35,8 @@ type ClientConfig struct {
 	Log                 *slog.Logger
 }
 
-// NewClient makes a client for the API server with the credentials that the configuration asks for. The Rotator renews
-// its certificate; it is nil if the certificate is not renewed.
+// NewClient makes a client for the API server with the configured credentials. The Rotator renews its certificate; it
+// is nil if the certificate is not renewed.
 func NewClient(ctx context.Context, c ClientConfig) (*client.Client, *Rotator, error) {
 	if !c.Rotate && c.BootstrapKubeconfig == "" {
 		api, err := client.New(c.Client)
@@ -77,8 +78,8 @@ func NewClient(ctx context.Context, c ClientConfig) (*client.Client, *Rotator, e
 	return api, nil, err
 }
 
-// rotated makes a client whose certificate is renewed before it expires. The credentials that the node comes with are
-// used only to request it.
+// rotated makes a client whose certificate is renewed before it expires. The initial credentials of the node are used
+// only to request it.
 func (c ClientConfig) rotated(access Access, first *client.Client, store *Store) (*client.Client, *Rotator, error) {
 	shown := NewMetrics(c.Registry)
 	var own *client.Client
@@ -102,7 +103,7 @@ func (c ClientConfig) rotated(access Access, first *client.Client, store *Store)
 			own.CloseConnections()
 			begin.closeConnections()
 		},
-		GiveUp: hopeless,
+		GiveUp: giveUpAfter,
 	}
 	if c.BootstrapKubeconfig != "" {
 		rc.OnRejected = c.Unusable
@@ -131,12 +132,12 @@ func (c ClientConfig) rotated(access Access, first *client.Client, store *Store)
 	return own, rotator, nil
 }
 
-// beginner requests the first certificate: with the credentials for the bootstrap, or with those that the node came
-// with. A client with the former is made when it is needed: a node with a valid certificate does not need the file,
-// which installers remove.
+// beginner provides the client that requests the first certificate: with the bootstrap credentials, or with the initial
+// ones of the node. The client with the bootstrap credentials is made when it is needed: a node with a valid
+// certificate does not need the bootstrap kubeconfig, which installers remove.
 type beginner struct {
 	first      *client.Client
-	kubeconfig string // for the bootstrap; empty: first has its credentials, or there are none
+	kubeconfig string // the bootstrap kubeconfig; empty: first has its credentials, or there is none
 	cfg        client.Config
 	log        *slog.Logger
 
@@ -161,7 +162,7 @@ func (b *beginner) client() *client.Client {
 	return b.made
 }
 
-// closeConnections closes its connections once there is a certificate.
+// closeConnections closes the connections of both clients. It is called when the certificate changes.
 func (b *beginner) closeConnections() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -171,8 +172,7 @@ func (b *beginner) closeConnections() {
 	}
 }
 
-// certificateOf is the client certificate that a kubeconfig brings; nil if it
-// brings something else.
+// certificateOf returns the client certificate of a kubeconfig; nil if it has other credentials.
 func certificateOf(rc *rest.Config) (*tls.Certificate, error) {
 	rc = rest.CopyConfig(rc)
 	if err := rest.LoadTLSFiles(rc); err != nil {
@@ -188,11 +188,11 @@ func certificateOf(rc *rest.Config) (*tls.Certificate, error) {
 	return &c, nil
 }
 
-// ServingConfig says how the certificate of the node's server is issued by the cluster. Every field is required.
+// ServingConfig is the configuration of a serving certificate that the cluster issues. Every field is required.
 type ServingConfig struct {
 	Store     StoreConfig
 	Node      string
-	Addresses func() []Address // of the node, as its status has them
+	Addresses func() []Address // of the node's status
 	// DNSNamesOnly lets a node without IP addresses request a certificate.
 	DNSNamesOnly bool
 	Requests     Requests
@@ -200,7 +200,7 @@ type ServingConfig struct {
 	Log          *slog.Logger
 }
 
-// Addresses are those of the node's status.
+// Addresses returns the addresses of the node's status.
 func Addresses(st v1.NodeStatus) []Address {
 	var out []Address
 	for _, a := range st.Addresses {
@@ -209,7 +209,7 @@ func Addresses(st v1.NodeStatus) []Address {
 	return out
 }
 
-// NewServing makes a Rotator for the certificate of the node's server, for the addresses in the node's status.
+// NewServing makes a Rotator for the serving certificate, which is for the addresses in the node's status.
 func NewServing(c ServingConfig) (*Rotator, error) {
 	store, err := NewStore(c.Store)
 	if err != nil {

@@ -20,9 +20,9 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// TestTheBootstrapKubeconfigIsReadWhenItIsNeeded: installers remove it once the node has
-// joined, and each renewal would tell of that.
-func TestTheBootstrapKubeconfigIsReadWhenItIsNeeded(t *testing.T) {
+// TestBootstrapKubeconfigIsReadWhenNeeded: installers remove the file once the node has joined. If each renewal read
+// it, each would log an error.
+func TestBootstrapKubeconfigIsReadWhenNeeded(t *testing.T) {
 	cfg := client.Config{Version: "v1"}
 	first, err := client.NewFor(&rest.Config{Host: "https://first"}, cfg)
 	if err != nil {
@@ -58,7 +58,7 @@ func TestTheBootstrapKubeconfigIsReadWhenItIsNeeded(t *testing.T) {
 	}
 }
 
-// unauthorized is an API server that refuses all credentials.
+// unauthorized is an API server that rejects all credentials.
 type unauthorized struct{}
 
 func (unauthorized) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -72,9 +72,9 @@ func (unauthorized) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// TestAnAgentWithoutACertificateEnds: with and without a kubeconfig for the bootstrap, five minutes after the start or
-// after the end of its last certificate, so that it is started anew with other credentials.
-func TestAnAgentWithoutACertificateEnds(t *testing.T) {
+// TestAgentEndsWithoutCertificate: with and without a bootstrap kubeconfig, the agent exits five minutes after its
+// start or after the expiry of its last certificate, so that it is restarted with other credentials.
+func TestAgentEndsWithoutCertificate(t *testing.T) {
 	parity.ProvesPart(t, 4, "CFG-130")
 	for _, bootstrap := range []string{"", "/nowhere/bootstrap.conf"} {
 		dir := t.TempDir()

@@ -16,7 +16,8 @@ func due(leaf *x509.Certificate, chance float64) time.Time {
 	return leaf.NotBefore.Add(time.Duration(life * (0.7 + 0.2*chance)))
 }
 
-// mismatch returns what a certificate lacks compared to the template, or an empty string. It may have more than that.
+// mismatch returns what a certificate lacks compared to the template, or an empty string. Additional names and
+// addresses in the certificate are accepted.
 func mismatch(leaf *x509.Certificate, want *x509.CertificateRequest) string {
 	if leaf.Subject.CommonName != want.Subject.CommonName {
 		return fmt.Sprintf("is for %s, not for %s", leaf.Subject.CommonName, want.Subject.CommonName)

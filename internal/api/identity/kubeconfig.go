@@ -20,7 +20,7 @@ import (
 type Access struct {
 	// Credentials are used to request a certificate: those of the kubeconfig, or the bootstrap credentials.
 	Credentials *rest.Config
-	// Bootstrap tells that the kubeconfig does not exist or has no valid client certificate.
+	// Bootstrap is set if the kubeconfig does not exist or has no valid client certificate.
 	Bootstrap bool
 }
 

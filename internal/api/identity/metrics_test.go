@@ -14,7 +14,7 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// shown are the values of a registry by name; of a histogram, how much it counted.
+// shown returns the values of the metrics of a registry by name; for a histogram, the number of observations.
 func shown(t *testing.T, r *prometheus.Registry) map[string]float64 {
 	t.Helper()
 	families, err := r.Gather()
@@ -30,8 +30,8 @@ func shown(t *testing.T, r *prometheus.Registry) map[string]float64 {
 	return out
 }
 
-// TestCertificateMetrics: how long each certificate is still good, how long the
-// server's lived, and how often one was not had.
+// TestCertificateMetrics checks the time until each certificate expires, the lifetime of replaced serving certificates,
+// and the number of failed requests.
 func TestCertificateMetrics(t *testing.T) {
 	parity.Proves(t, "SRV-51")
 	for signer, names := range map[string]struct{ pair, left, failed, lived string }{

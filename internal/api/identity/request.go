@@ -32,7 +32,7 @@ type Requests interface {
 	ListWatch(namespace string, selector fields.Selector) *cache.ListWatch
 }
 
-// errRejected tells that the signer will not issue the certificate, so that a retry of the same request is useless.
+// errRejected is the cause if the signer will not issue the certificate. A retry of the same request is useless.
 var errRejected = errors.New("refused")
 
 // newKey returns a private key and its PEM encoding.
@@ -48,8 +48,8 @@ func newKey() (*ecdsa.PrivateKey, []byte, error) {
 	return key, pem.EncodeToMemory(&pem.Block{Type: keyutil.ECPrivateKeyBlockType, Bytes: der}), nil
 }
 
-// request creates a request for the template. With a name, it returns the request that was created earlier with the
-// same key, if there is one.
+// createRequest creates a request for the template. With a name, it returns the request that was created earlier with
+// the same key, if there is one.
 func createRequest(
 	ctx context.Context, api Requests, name, signer string, template *x509.CertificateRequest, key *ecdsa.PrivateKey,
 ) (*certificatesv1.CertificateSigningRequest, error) {

@@ -22,12 +22,12 @@ import (
 	"keelson/test/kit/fakeapi"
 )
 
-// authority is a cluster that approves and signs, in memory.
+// authority is a cluster in memory that approves and signs requests.
 type authority struct {
 	t    testing.TB
 	key  *ecdsa.PrivateKey
 	cert *x509.Certificate
-	life atomic.Int64 // nanoseconds that certificates live
+	life atomic.Int64 // lifetime of certificates in nanoseconds
 	api  *fakeapi.Server
 	c    kubernetes.Interface
 }
@@ -56,7 +56,7 @@ func newAuthority(t testing.TB, life time.Duration) *authority {
 	return a
 }
 
-// requests is the way of the code under test to the cluster.
+// requests returns the API of the cluster for the code under test.
 func (a *authority) requests() Requests {
 	c, err := client.NewFor(a.api.RESTConfig(), client.Config{Version: "v1", ContentType: "application/json"})
 	if err != nil {
@@ -65,7 +65,7 @@ func (a *authority) requests() Requests {
 	return c.CertificateSigningRequests
 }
 
-// sign makes the certificate that a request asks for, beginning now.
+// sign issues the requested certificate, which is valid from now on.
 func (a *authority) sign(csr []byte) []byte {
 	a.t.Helper()
 	block, _ := pem.Decode(csr)
@@ -110,7 +110,7 @@ func (a *authority) pair(template *x509.CertificateRequest) (cert, key []byte) {
 	return a.sign(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})), key
 }
 
-// list is the requests so far.
+// list returns all requests so far.
 func (a *authority) list() []certificatesv1.CertificateSigningRequest {
 	a.t.Helper()
 	l, err := a.c.CertificatesV1().CertificateSigningRequests().List(context.Background(), metav1.ListOptions{})
@@ -120,7 +120,7 @@ func (a *authority) list() []certificatesv1.CertificateSigningRequest {
 	return l.Items
 }
 
-// issuedCertificate approves and signs a request, or denies it.
+// answer approves and signs a request, or denies it.
 func (a *authority) answer(r certificatesv1.CertificateSigningRequest, deny bool) {
 	a.t.Helper()
 	c := certificatesv1.CertificateSigningRequestCondition{
@@ -140,7 +140,7 @@ func (a *authority) answer(r certificatesv1.CertificateSigningRequest, deny bool
 	}
 }
 
-// pending is the one request without an answer.
+// pending returns the only request without an answer.
 func (a *authority) pending() certificatesv1.CertificateSigningRequest {
 	a.t.Helper()
 	var out []certificatesv1.CertificateSigningRequest

@@ -23,22 +23,23 @@ import (
 type Config struct {
 	Signer string
 	Store  *Store
-	// Template returns the template of the certificate, or nil while it is not known. Poke must be called when it
+	// Template returns the template of the certificate, or nil while it is not known. Trigger must be called when it
 	// changes.
 	Template func() *x509.CertificateRequest
 	// Requests returns the API for an agent with this certificate, which is nil if there is no valid one.
 	Requests func(current *tls.Certificate) Requests
 	// First is the certificate until the first one is issued, which is requested immediately. Optional.
 	First *tls.Certificate
-	// GiveUp ends Run after this time without a valid certificate if the API server answers, because new credentials
-	// are needed, which are read at the start. Optional: zero means never.
+	// GiveUp ends Run after this time without a valid certificate if the API server responds: new credentials are
+	// needed, and they are only read at the start. Optional: zero means never.
 	GiveUp time.Duration
 
 	OnChange  func()                    // called when the current certificate changes. Optional.
 	OnRotated func(lived time.Duration) // called with the lifetime of the previous certificate. Optional.
 	OnFailure func()                    // called for each failed attempt. Optional.
-	// OnRejected is called after a certificate was replaced that the agent had at its start and the API server
-	// rejected. Optional: without it there is no other way to request a certificate.
+	// OnRejected is called after the agent has replaced a certificate that it had at its start and that the API server
+	// rejected. Optional: without it a rejected certificate is not replaced, because there are no other credentials to
+	// request one.
 	OnRejected func(error)
 	Log        *slog.Logger
 	Now        func() time.Time // optional
@@ -113,7 +114,7 @@ func (r *Rotator) Valid(ctx context.Context) (*tls.Certificate, error) {
 
 // Refused is called when the API server rejected a request with the certificate as unauthenticated. A stored
 // certificate may be of a CA that the server no longer trusts, so another one is requested as if there was none. That
-// happens once: if the new one is rejected too, the cause is another one.
+// happens once: if the new one is rejected too, the CA is not the cause.
 func (r *Rotator) Refused(cert *tls.Certificate) {
 	r.mu.Lock()
 	due := r.cfg.OnRejected != nil && !r.issued && !r.refused && cert == r.cert
@@ -162,7 +163,7 @@ func (r *Rotator) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// clockCheckPeriod is how often the clock is checked: timers do not notice a change of the clock or a suspended
+// clockCheckPeriod is how often the clock is checked: timers do not account for a clock that is set or a suspended
 // machine.
 const clockCheckPeriod = time.Minute
 
@@ -253,7 +254,7 @@ func (r *Rotator) renew(ctx context.Context) {
 	}
 }
 
-// errTemplateChanged tells that the template has changed.
+// errTemplateChanged is the cause if the template has changed.
 var errTemplateChanged = errors.New("the certificate template has changed")
 
 // untilTemplateChanges calls do, and cancels it if the template changes.
@@ -306,7 +307,7 @@ func (r *Rotator) requestOnce(ctx context.Context, want *x509.CertificateRequest
 	return nil
 }
 
-var errUnknown = errors.New("the API server does not know the certificate")
+var errUnknown = errors.New("the API server does not accept the certificate")
 
 // putAside sets aside the file of a certificate that the API server rejected, and returns an error about it. A
 // certificate without a file was in the kubeconfig.
@@ -332,7 +333,7 @@ func (r *Rotator) request(ctx context.Context, want *x509.CertificateRequest, ke
 	}
 	r.cfg.Log.Debug("waiting for certificate signing request to be approved and issued",
 		"signer", r.cfg.Signer, "request", asked.Name)
-	ctx, cancel := context.WithTimeoutCause(ctx, requestTimeout, fmt.Errorf("not within %v", requestTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, requestTimeout, fmt.Errorf("timed out after %v", requestTimeout))
 	defer cancel()
 	return waitIssued(ctx, api, asked)
 }
@@ -341,7 +342,7 @@ func (r *Rotator) request(ctx context.Context, want *x509.CertificateRequest, ke
 // is not healthy. A rejection means that it is.
 func (r *Rotator) observeResponse(err error) {
 	if err == nil {
-		return // the result of the request will tell
+		return // install sets it when the certificate is issued
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -372,7 +373,7 @@ const credentialsCheckPeriod = 10 * time.Second
 
 // untilCredentialsNeeded returns an error after too long without a valid certificate although the API server responds.
 func (r *Rotator) untilCredentialsNeeded(ctx context.Context) error {
-	since := time.Now() // until when there was a certificate, or the start
+	since := time.Now() // end of the last known validity of a certificate, or the start
 	logged := false
 	for {
 		r.mu.Lock()

@@ -25,11 +25,11 @@ import (
 // started is a running rotator.
 type started struct {
 	*Rotator
-	end      func() error // and what Run returned
+	end      func() error // stops Run and returns its error
 	changes  int
 	failures int
 	lived    []time.Duration
-	asked    []*tls.Certificate // with which certificate each request was made
+	asked    []*tls.Certificate // certificate that each request was made with
 }
 
 func start(t *testing.T, a *authority, cfg Config) *started {
@@ -96,7 +96,7 @@ func TestRotation(t *testing.T) {
 		if c := <-waiting; c == nil || c != s.Current() || s.asked[0] != nil || s.changes != 1 {
 			t.Errorf("after the answer: %v, asked with %v, %d changes", s.Current(), s.asked[0], s.changes)
 		}
-		// It is renewed between 70 and 90 percent of its life, with itself.
+		// It is renewed after 70 to 90 percent of its lifetime, and the request is made with it.
 		issued, old := time.Now(), s.Current()
 		for len(a.list()) < 2 {
 			time.Sleep(time.Minute)
@@ -134,7 +134,7 @@ func TestExpiredCertificates(t *testing.T) {
 		after time.Duration
 		node  string
 		asks  bool
-		with  bool // with the certificate that was there
+		with  bool // the request is made with the existing certificate
 	}{
 		{name: "a young one is kept", life: 10 * time.Hour, after: time.Hour, node: "n1"},
 		{
@@ -186,9 +186,8 @@ func TestExpiredCertificates(t *testing.T) {
 	}
 }
 
-// A certificate that is good by itself, and that the API server does not know: of an
-// authority that is not asked any more. Another one is asked for as by a node that has
-// none, once.
+// A certificate has not expired, but the API server rejects it, because it no longer trusts the CA. Another one is
+// requested once, as on a node without a certificate.
 func TestRejectedCertificate(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -201,7 +200,7 @@ func TestRejectedCertificate(t *testing.T) {
 		var reported []string
 		s := start(t, a, Config{Store: store, OnRejected: func(err error) { reported = append(reported, err.Error()) }})
 		old := s.Current()
-		s.Refused(&tls.Certificate{}) // one that is not in force any more
+		s.Refused(&tls.Certificate{}) // not the current one
 		synctest.Wait()
 		if len(a.list()) != 0 || len(reported) != 0 {
 			t.Errorf("asked %d times, reported %q", len(a.list()), reported)
@@ -219,7 +218,7 @@ func TestRejectedCertificate(t *testing.T) {
 			t.Error("the old one is in force, or lost")
 		}
 		if len(reported) != 1 ||
-			reported[0] != "use "+file+": the API server does not know the certificate; it is kept as "+file+".bad" {
+			reported[0] != "use "+file+": the API server does not accept the certificate; it is kept as "+file+".bad" {
 			t.Errorf("reported %q", reported)
 		}
 		s.Refused(s.Current())
@@ -228,7 +227,7 @@ func TestRejectedCertificate(t *testing.T) {
 			t.Errorf("asked %d times, reported %q", n, reported)
 		}
 		must(t, s.end())
-		// Without other credentials there is nothing to ask with.
+		// Without other credentials no request is made.
 		s = start(t, a, Config{Store: store})
 		s.Refused(s.Current())
 		synctest.Wait()
@@ -239,9 +238,8 @@ func TestRejectedCertificate(t *testing.T) {
 	})
 }
 
-// TestRejectedKubeconfigCertificate: the certificate that the kubeconfig brings has
-// no file in the store. Once another one is issued, that is in force also for the next
-// agent.
+// TestRejectedKubeconfigCertificate: the certificate of the kubeconfig has no file in the store. Once another one is
+// issued, that one is the current one, also for the next agent.
 func TestRejectedKubeconfigCertificate(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -264,7 +262,8 @@ func TestRejectedKubeconfigCertificate(t *testing.T) {
 			t.Errorf("in force is %v", s.Current())
 		}
 		if len(reported) != 1 ||
-			reported[0] != "use the kubeconfig: the API server does not know the certificate; the node has another one by now" {
+			reported[0] != "use the kubeconfig: the API server does not accept the certificate; "+
+				"the node has another one by now" {
 			t.Errorf("reported %q", reported)
 		}
 		must(t, s.end())
@@ -276,13 +275,12 @@ func TestRejectedKubeconfigCertificate(t *testing.T) {
 	})
 }
 
-// TestRotationAfterClockChange: timers do not know of a clock that is set, nor of a machine that
-// was asleep.
+// TestRotationAfterClockChange: timers do not account for a clock that is set ahead or a machine that was suspended.
 func TestRotationAfterClockChange(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		by   time.Duration
-		with bool // with the certificate that was in force
+		with bool // the request is made with the current certificate
 	}{
 		{"near the end of the certificate's life", 9 * time.Hour, true},
 		{"beyond it", 11 * time.Hour, false},
@@ -316,8 +314,8 @@ func TestRotationAfterClockChange(t *testing.T) {
 	}
 }
 
-// TestCertificateWithoutExpiry: certificates without an end say that they are good until the
-// year 9999.
+// TestCertificateWithoutExpiry: a certificate without expiry is valid until the year 9999. The rotator must not poll
+// the clock for it.
 func TestCertificateWithoutExpiry(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -340,10 +338,10 @@ func TestCertificateWithoutExpiry(t *testing.T) {
 	})
 }
 
-// TestTriggerDoesNotShortenBackoff: when a certificate is renewed is left to chance once. The node's
-// status is reported every few minutes, and nodes that joined together would otherwise all
-// renew at the first moment that they may.
-func TestTriggerDoesNotShortenBackoff(t *testing.T) {
+// TestTriggerKeepsRenewalTime: the time of a renewal is selected at random once per certificate. The status of the
+// node triggers the rotator every few minutes. If each trigger selected a new time, nodes that joined together would
+// all renew at the first possible moment.
+func TestTriggerKeepsRenewalTime(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		a := newAuthority(t, 10*time.Hour)
@@ -383,7 +381,7 @@ func TestDeniedAndDeletedRequests(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := start(t, a, Config{Store: store})
-		// Each is denied; the next comes after 2 s, then ever later up to 32 s.
+		// Each request is denied. The next one is made after a back-off from 2 s to 32 s.
 		for i, want := range []time.Duration{2, 4, 8, 16, 32, 32} {
 			want *= time.Second
 			a.answer(a.pending(), true)
@@ -399,7 +397,7 @@ func TestDeniedAndDeletedRequests(t *testing.T) {
 		if s.failures != 6 {
 			t.Errorf("%d failures counted, want 6", s.failures)
 		}
-		// No answer arrives: another one after 15 minutes.
+		// Without an answer, another request is made after 15 minutes.
 		n, asked := len(a.list()), time.Now()
 		for len(a.list()) == n {
 			time.Sleep(time.Second)
@@ -458,7 +456,7 @@ func TestServingCertificateOfNewAddresses(t *testing.T) {
 			fmt.Sprint(r.Spec.Usages) != "[digital signature server auth]" {
 			t.Errorf("request: %s %v", r.Spec.SignerName, r.Spec.Usages)
 		}
-		// Other addresses before the answer: what was asked for is not waited for.
+		// If the addresses change before the answer, it is not waited for, and another request is made.
 		at("10.0.0.2", "fd00::2")
 		s.Trigger()
 		synctest.Wait()
@@ -474,7 +472,7 @@ func TestServingCertificateOfNewAddresses(t *testing.T) {
 			leaf.VerifyHostname("n1") != nil || leaf.VerifyHostname("10.0.0.1") == nil {
 			t.Fatalf("certificate for %v %v", leaf.DNSNames, leaf.IPAddresses)
 		}
-		// Fewer addresses are no reason for another one, more are.
+		// A removed address causes no request, and an added one does.
 		at("10.0.0.2")
 		s.Trigger()
 		synctest.Wait()
@@ -499,8 +497,8 @@ func TestServingCertificateOfNewAddresses(t *testing.T) {
 	})
 }
 
-// TestGiveUpWithoutCertificate: it ends after five minutes without one,
-// but only if the API server answers.
+// TestGiveUpWithoutCertificate: Run ends after five minutes without a valid certificate, but only if the API server
+// responds.
 func TestGiveUpWithoutCertificate(t *testing.T) {
 	parity.ProvesPart(t, 4, "CFG-130")
 	for _, tc := range []struct {

@@ -19,7 +19,7 @@ import (
 	"keelson/internal/host/checkpoint"
 )
 
-// ErrNone tells that a store has no certificate yet.
+// ErrNone is the error of a store without a certificate.
 var ErrNone = errors.New("no certificate yet")
 
 // StoreConfig holds the configuration of a Store.

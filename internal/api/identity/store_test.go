@@ -60,7 +60,7 @@ func TestStoreLayout(t *testing.T) {
 		!bytes.Contains(text, []byte("BEGIN EC PRIVATE KEY")) {
 		t.Errorf("%s, %v", text, err)
 	}
-	// A rotation moves the link; the file before stays.
+	// A rotation changes the link, and the previous file is kept.
 	s.cfg.Now = time.Now
 	a.issue(s, ClientTemplate("n1"))
 	names, err := newestFirst(s)
@@ -75,8 +75,8 @@ func TestStoreLayout(t *testing.T) {
 	}
 }
 
-// Names tell of the second: what comes within the same one takes nothing from what
-// was there, which may yet be put aside by its name.
+// Files are named by the second. A second update within the same second must not overwrite the first file, which may
+// still be set aside by its name.
 func TestUpdateTwiceWithinASecond(t *testing.T) {
 	a := newAuthority(t, time.Hour)
 	s := newStore(t, ClientPair)
@@ -127,8 +127,8 @@ func TestStoreConfiguredFiles(t *testing.T) {
 	}
 }
 
-// TestStoreRepair is R3 for the certificate directory: whatever became of the file in
-// force, the store opens, keeps the file aside, and goes on with what is left.
+// TestStoreRepair: if the current file is damaged, the store opens, sets the file aside, and uses the newest readable
+// one.
 func TestStoreRepair(t *testing.T) {
 	a := newAuthority(t, time.Hour)
 	for name, damage := range map[string]func(t *testing.T, file string){
@@ -259,7 +259,7 @@ func TestBootstrap(t *testing.T) {
 		cfg := BootstrapConfig{Store: s, Requests: a.requests(), Node: "n1", Timeout: BootstrapTimeout, Log: logTo(t)}
 		temporary := filepath.Join(dir, "kubelet-client.key.tmp")
 
-		// An agent that ends while it waits leaves the key, and the next finds its request.
+		// An agent that exits while it waits leaves its key, and the next one finds its request.
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- Bootstrap(ctx, cfg) }()
@@ -280,10 +280,10 @@ func TestBootstrap(t *testing.T) {
 		} else if key, ok := r.PublicKey.(*ecdsa.PublicKey); !ok || key.Curve != elliptic.P256() {
 			t.Errorf("a key of type %T", r.PublicKey)
 		}
-		// A whole hour is waited.
+		// The answer is waited for during one hour.
 		begin := time.Now()
 		if err := Bootstrap(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), first.Name) ||
-			!strings.Contains(err.Error(), "not within 1h0m0s") || time.Since(begin) != time.Hour {
+			!strings.Contains(err.Error(), "timed out after 1h0m0s") || time.Since(begin) != time.Hour {
 			t.Errorf("after %v: %v", time.Since(begin), err)
 		}
 		if a.pending().Name != first.Name {
@@ -302,8 +302,8 @@ func TestBootstrap(t *testing.T) {
 	})
 }
 
-// TestRequestNameMatchesUpstream: the name is upstream's too, so that whichever of the two agents is started next
-// goes on with the request that was made.
+// TestRequestNameMatchesUpstream: the name is the same as upstream's, so that either agent continues with a request of
+// the other.
 func TestRequestNameMatchesUpstream(t *testing.T) {
 	parity.ProvesPart(t, 2, "CFG-128")
 	file := filepath.Join(t.TempDir(), "kubelet-client.key.tmp")
@@ -327,7 +327,7 @@ func TestBootstrapRejected(t *testing.T) {
 		a := newAuthority(t, time.Hour)
 		s, err := NewStore(StoreConfig{Dir: dir, Pair: ClientPair, Log: logTo(t)})
 		must(t, err)
-		// A key that cannot be read is made anew.
+		// An unreadable key is replaced.
 		must(t, os.WriteFile(filepath.Join(dir, TemporaryKey), []byte("?"), 0o600))
 		cfg := BootstrapConfig{Store: s, Requests: a.requests(), Node: "n1", Timeout: BootstrapTimeout, Log: logTo(t)}
 		done := make(chan error, 1)
@@ -337,7 +337,7 @@ func TestBootstrapRejected(t *testing.T) {
 		if err := <-done; err == nil || !strings.Contains(err.Error(), "reason: NoThanks, message: not this one") {
 			t.Errorf("%v", err)
 		}
-		// The next try makes a request of its own.
+		// The next attempt makes a new request.
 		go func() { done <- Bootstrap(t.Context(), cfg) }()
 		synctest.Wait()
 		a.answer(a.pending(), false)
@@ -377,7 +377,7 @@ func TestResolve(t *testing.T) {
 	fresh, freshKey := newAuthority(t, 3*time.Hour).pair(ClientTemplate("n1"))
 	chain := kubeconfig(t, filepath.Join(dir, "chain"), append(slices.Clone(fresh), cert...), freshKey)
 	unlike := kubeconfig(t, filepath.Join(dir, "unlike"), cert, freshKey)
-	// What an agent itself has written leads to the file of its store.
+	// A kubeconfig that an agent has written refers to the file of its store.
 	s := newStore(t, ClientPair)
 	a.issue(s, ClientTemplate("n1"))
 	written := filepath.Join(dir, "written")

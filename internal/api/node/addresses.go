@@ -110,7 +110,7 @@ func (n *Node) notifyAddresses() {
 	}
 }
 
-// HostIPTexts are HostIPs as text.
+// HostIPTexts returns HostIPs as text.
 func (n *Node) HostIPTexts() []string {
 	var out []string
 	for _, ip := range n.HostIPs() {

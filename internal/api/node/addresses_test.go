@@ -72,19 +72,18 @@ func TestAddressMismatch(t *testing.T) {
 	}
 }
 
-// A cloud's controller sets and removes addresses of a node, and each part that follows
-// them hears of each change once.
+// A cloud controller sets and removes addresses of a node. OnAddresses is called once for each change.
 func TestCloudProviderAddresses(t *testing.T) {
 	for _, provided := range []bool{true, false} {
 		t.Run(fmt.Sprintf("--node-ip %v", provided), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				reported := 0
+				calls := 0
 				r := run(t, newServer(), func(c *Config, _ *rig) {
-					c.Identity.Name, c.Identity.External = "192.0.2.2", true // and has that address
+					c.Identity.Name, c.Identity.External = "192.0.2.2", true // also the address of the machine
 					if provided {
 						c.Identity.ProvidedIP = "192.0.2.2"
 					}
-					c.OnAddresses = func() { reported++ }
+					c.OnAddresses = func() { calls++ }
 				})
 				defer r.stop()
 				<-r.Registered()
@@ -95,10 +94,10 @@ func TestCloudProviderAddresses(t *testing.T) {
 						t.Errorf("%s the node shows %v, want %s", what, got, shows)
 					}
 					if got := r.HostIPs(); !slices.Equal(got, addrs(ips)) {
-						t.Errorf("%s pods are reported %v, want %s", what, got, ips)
+						t.Errorf("%s pods get %v, want %s", what, got, ips)
 					}
-					if reported != times {
-						t.Errorf("%s followers were reported %d times, want %d", what, reported, times)
+					if calls != times {
+						t.Errorf("%s OnAddresses was called %d times, want %d", what, calls, times)
 					}
 				}
 				first, given, times := "Hostname node1", "", 0

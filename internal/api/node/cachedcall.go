@@ -10,7 +10,7 @@ import (
 // the status, which also reports that.
 const responseTimeout = 2 * time.Second
 
-var errNoAnswer = errors.New("no response yet")
+var errNoResponse = errors.New("no response yet")
 
 // cachedCall is a call of the runtime that is made periodically. It belongs to the status loop.
 type cachedCall[T any] struct {
@@ -62,7 +62,7 @@ func (q *cachedCall[T]) get(
 	case r := <-q.awaited:
 		return q.take(r, now)
 	default:
-		return errNoAnswer
+		return errNoResponse
 	}
 }
 

@@ -11,8 +11,8 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// TestUpdateInterval: once in UpdateEvery and up to a twenty-fifth more, and
-// sent at once when it has changed. Leases are renewed with the same jitter.
+// TestUpdateInterval: the status is computed every UpdateEvery with up to 4% jitter, and sent if it has changed. Leases
+// are renewed with the same jitter.
 func TestUpdateInterval(t *testing.T) {
 	parity.ProvesPart(t, 2, "NODE-12")
 	parity.ProvesPart(t, 5, "NODE-40")
@@ -105,8 +105,7 @@ func TestFirstReadyIsReportedAtOnce(t *testing.T) {
 	}
 }
 
-// TestReportDelayIsRandom: agents that were all updated at the same time do not
-// go on reporting at the same time.
+// TestReportDelayIsRandom: agents that were all updated at the same time do not continue to report at the same time.
 func TestReportDelayIsRandom(t *testing.T) {
 	parity.ProvesPart(t, 2, "NODE-14")
 	seen := map[time.Duration]bool{}

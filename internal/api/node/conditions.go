@@ -154,8 +154,8 @@ func pressureVerdicts(on map[v1.NodeConditionType]bool) []newCondition {
 	return out
 }
 
-// conditions updates the conditions of the status, and returns the events of those that changed. Conditions of others
-// are kept. A new condition counts as a change from unknown, except for Ready.
+// conditions updates the conditions of the status, and returns the events of those that changed. Conditions of other
+// components are kept. A new condition counts as a change from unknown, except for Ready.
 func conditions(prev []v1.NodeCondition, vs []newCondition, now time.Time) (out []v1.NodeCondition, events []string) {
 	stamp := metav1.NewTime(now)
 	out = slices.Clone(prev)

@@ -23,9 +23,8 @@ import (
 	"keelson/internal/runtime/cri"
 )
 
-// fakeServer behaves as an API server with one node and one lease. While down is
-// set every call fails; while hung is set every call waits until its connection
-// is closed or its time is up.
+// fakeServer behaves as an API server with one node and one lease. While down is set every call fails; while hung is
+// set every call waits until its connection is closed or its context ends.
 type fakeServer struct {
 	mu       sync.Mutex
 	down     error
@@ -86,7 +85,7 @@ func (f *fakeServer) count(call string) (n int) {
 	return n
 }
 
-// gaps are the times between one call of that kind and the next.
+// gaps returns the times between successive calls of that kind.
 func (f *fakeServer) gaps(call string) (out []time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -109,7 +108,7 @@ func (f *fakeServer) set(change func(*fakeServer)) {
 	change(f)
 }
 
-// storeLocked keeps the node as the next version and tells the watchers.
+// storeLocked stores the node as the next version and notifies the watchers.
 func (f *fakeServer) storeLocked(n *v1.Node) *v1.Node {
 	f.version++
 	n.ResourceVersion = strconv.Itoa(f.version)
@@ -294,21 +293,21 @@ func (f fakeLeases) store(ctx context.Context, call string, l *coordinationv1.Le
 	return f.lease.DeepCopy(), nil
 }
 
-// fakeRuntime answers until it is down. While it hangs, calls wait for their end.
+// fakeRuntime responds unless it is down. While it hangs, calls wait until their context ends.
 type fakeRuntime struct {
 	noNetwork atomic.Bool
 	unready   atomic.Bool
-	asked     atomic.Int32 // for its status
+	asked     atomic.Int32 // calls of Status
 
 	mu     sync.Mutex
 	down   bool
-	hangs  chan struct{} // nil: not
+	hangs  chan struct{} // nil: calls do not hang
 	cidrs  []string
 	images []*runtimeapi.Image
 	lists  int
 }
 
-// hang has calls hang until back is called.
+// hang makes calls hang until back is called.
 func (f *fakeRuntime) hang() (back func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -322,7 +321,7 @@ func (f *fakeRuntime) hang() (back func()) {
 	}
 }
 
-// wait returns when the runtime does not hang, with why it gives no answer.
+// wait returns when the runtime does not hang, with the error of the call.
 func (f *fakeRuntime) wait(ctx context.Context) error {
 	f.mu.Lock()
 	hangs := f.hangs

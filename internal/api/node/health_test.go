@@ -33,7 +33,7 @@ func TestRuntimeHealth(t *testing.T) {
 		r.runtime.unready.Store(true)
 		const unready = "container runtime not ready: RuntimeReady=false reason:Starting message:shim is missing"
 		ready(6*time.Second, v1.ConditionFalse, unready)
-		// As upstream, only an answer that the runtime is ready counts against the 30 s.
+		// As upstream, the 30 s begin with the last response in which the runtime was ready.
 		ready(18*time.Second, v1.ConditionFalse, unready)
 		ready(18*time.Second, v1.ConditionFalse, "[container runtime is down, "+unready+"]")
 		r.runtime.unready.Store(false)

@@ -81,8 +81,8 @@ func TestNodeInfo(t *testing.T) {
 	}
 }
 
-// TestStatusAddresses: the addresses that were found and the name; while none is found,
-// those that the node has stay.
+// TestStatusAddresses: the status has the addresses that were found and the hostname. If none is found, it keeps its
+// addresses.
 func TestStatusAddresses(t *testing.T) {
 	parity.ProvesPart(t, 2, "NODE-25")
 	in := Input{

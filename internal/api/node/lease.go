@@ -25,9 +25,8 @@ const (
 // renewLease renews the node's lease: a node with an expired lease is considered dead. The lease is created after the
 // node object that owns it. Failures are logged when there were leaseTries of them, and when they have ended.
 //
-// The second failure and every fifth after it close all connections: after a network
-// partition a connection may look alive without delivering anything, and behind a load
-// balancer it may lead to an API server that has failed.
+// The second failure and every fifth after it close all connections: after a network partition a broken connection may
+// still look open, and behind a load balancer it may lead to an API server that has failed.
 func (n *Node) renewLease(ctx context.Context) {
 	for _, before := range []<-chan struct{}{n.registered, n.nodeExists} {
 		select {

@@ -170,7 +170,7 @@ func TestImageListInterval(t *testing.T) {
 		}
 		time.Sleep(10*time.Minute + time.Second)
 		synctest.Wait()
-		// With a status that is computed every ten seconds and a bit.
+		// The status is computed every ten seconds with jitter.
 		if n := listed() - 1; n < 18 || n > 20 {
 			t.Errorf("listed %d times in ten minutes, want 20 at most, and 18 at least", n)
 		}
@@ -211,10 +211,9 @@ func TestRuntimeDown(t *testing.T) {
 	})
 }
 
-// TestHangingRuntimeDoesNotBlock: while the runtime does not come back, neither
-// to who it is nor with its images, the status goes on to tell of what else there is,
-// and of the runtime. What it has answered stays in the status, and it is not asked
-// again before it answers.
+// TestHangingRuntimeDoesNotBlock: while calls for the runtime's version and images hang, the status is still updated
+// with other conditions and with the state of the runtime. It keeps the runtime's last responses. A call is not
+// repeated before the pending one returns.
 func TestHangingRuntimeDoesNotBlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var pressed atomic.Bool
@@ -231,7 +230,7 @@ func TestHangingRuntimeDoesNotBlock(t *testing.T) {
 		<-r.Registered()
 		pass(time.Minute)
 		back := r.runtime.hang()
-		pass(time.Minute) // both are asked, and hang
+		pass(time.Minute) // both calls hang
 		asked := r.runtime.lists
 		pressed.Store(true)
 		r.Wake()
@@ -400,9 +399,9 @@ func TestLeaseAfterPartition(t *testing.T) {
 	})
 }
 
-// TestLeaseClosesConnections: of several servers behind one address one may be ill, and as
-// long as its connection stands no other is asked. A server that is well and says no
-// is asked again over the same connection: others use it for their watches.
+// TestLeaseClosesConnections: one of several API servers behind one address may have failed. Its connection is closed,
+// so that the next attempt may reach another server. After a rejection by a healthy server the connection is kept,
+// because other parts use it for their watches.
 func TestLeaseClosesConnections(t *testing.T) {
 	parity.ProvesPart(t, 2, "NODE-42")
 	lease := coordinationv1.Resource("leases")
@@ -469,7 +468,7 @@ func TestLeaseIsRecreated(t *testing.T) {
 			api.count("get lease") != 2 {
 			t.Errorf("lease %+v, %d creations, %d reads", api.lease, api.count("create lease"), api.count("get lease"))
 		}
-		// Another's change is a conflict.
+		// A change by another client is a conflict.
 		api.set(func(f *fakeServer) { f.lease.ResourceVersion = "999" })
 		pass(11 * time.Second)
 		if api.count("get lease") != 3 || *api.lease.Spec.HolderIdentity != "node1" ||
@@ -482,8 +481,8 @@ func TestLeaseIsRecreated(t *testing.T) {
 	})
 }
 
-// TestLeaseCreateBackoff: five tries in a row, and then a growing back-off,
-// so that not all nodes send requests at once to a server that comes back.
+// TestLeaseCreateBackoff: there are five attempts without a pause, and then an increasing back-off, so that not all
+// nodes send requests at once to a server that is available again.
 func TestLeaseCreateBackoff(t *testing.T) {
 	parity.ProvesPart(t, 5, "NODE-40")
 	synctest.Test(t, func(t *testing.T) {
@@ -496,7 +495,7 @@ func TestLeaseCreateBackoff(t *testing.T) {
 			f.calls, f.times = nil, nil
 		})
 		pass(time.Minute)
-		// The first of the five was to renew it.
+		// The first of the five attempts was the renewal.
 		want := []time.Duration{0, 0, 0, 200 * time.Millisecond, 400 * time.Millisecond, 800 * time.Millisecond,
 			1600 * time.Millisecond, 3200 * time.Millisecond, 5 * time.Second, 5 * time.Second}
 		if got := api.gaps("create lease"); len(got) < 12 || !slices.Equal(got[:len(want)], want) {
@@ -513,8 +512,8 @@ func TestLeaseCreateBackoff(t *testing.T) {
 	})
 }
 
-// TestLeaseRenewRetries: and from then on with pauses. Once it can be, it is renewed in
-// its turn again.
+// TestLeaseRenewRetries: there are five attempts without a pause, and then an increasing back-off. After a success the
+// lease is renewed at its regular interval.
 func TestLeaseRenewRetries(t *testing.T) {
 	parity.ProvesPart(t, 5, "NODE-40")
 	synctest.Test(t, func(t *testing.T) {
@@ -559,7 +558,7 @@ func TestChangesByOthers(t *testing.T) {
 		api.edit(func(n *v1.Node) {
 			n.Labels["kubernetes.io/os"] = "plan9"
 			delete(n.Labels, "kubernetes.io/arch")
-			n.Labels["beta.kubernetes.io/os"] = "theirs" // set at registrations alone
+			n.Labels["beta.kubernetes.io/os"] = "theirs" // set at registration only
 			delete(n.Labels, "beta.kubernetes.io/arch")
 			n.Labels["zone"] = "z"
 		})
@@ -599,8 +598,8 @@ func TestChangesByOthers(t *testing.T) {
 	})
 }
 
-// TestCordonedNodeEvent: at its start an agent assumes a schedulable node, so it
-// sends the event NodeNotSchedulable for a cordoned one.
+// TestCordonedNodeEvent: at its start an agent assumes a schedulable node, so it records the event NodeNotSchedulable
+// for a cordoned one.
 func TestCordonedNodeEvent(t *testing.T) {
 	parity.ProvesPart(t, 2, "NODE-22")
 	for cordoned, want := range map[bool]int{true: 1, false: 0} {
@@ -651,8 +650,8 @@ func TestRegisterDisabled(t *testing.T) {
 	})
 }
 
-// The annotation with the addresses of --node-ip is set on a node that another client made, set again when it was
-// removed, and removed when it does not hold.
+// The annotation with the addresses of --node-ip is set on a node that another client created, set again after it was
+// removed, and removed if it does not apply.
 func TestProvidedNodeIPAnnotation(t *testing.T) {
 	parity.ProvesPart(t, 4, "NODE-07")
 	const annotation = "alpha.kubernetes.io/provided-node-ip"
@@ -760,7 +759,7 @@ func TestUpdateConflict(t *testing.T) {
 		volumes = []v1.UniqueVolumeName{"kubernetes.io/csi/x"}
 		r.Wake()
 		synctest.Wait()
-		// The first with the copy at hand, four that begin with reading the node.
+		// The first attempt uses the copy. The other four begin with reading the node, which fails.
 		if p, g := api.count("patch status")-patches, api.count("get node")-reads; p != 1 || g != 4 {
 			t.Errorf("%d patches and %d reads in a round, want 1 and 4", p, g)
 		}
@@ -769,7 +768,7 @@ func TestUpdateConflict(t *testing.T) {
 		if got := api.snapshot().Status.VolumesInUse; !slices.Equal(got, volumes) {
 			t.Errorf("volumes in use = %v", got)
 		}
-		// Where reading works, each of the five tries ends in a patch.
+		// If reading succeeds, each of the five attempts sends a patch.
 		reads, patches = api.count("get node"), api.count("patch status")
 		api.set(func(f *fakeServer) {
 			f.noPatch = apierrors.NewConflict(v1.Resource("nodes"), "node1", errors.New("changed"))
@@ -948,7 +947,7 @@ func TestReportJitter(t *testing.T) {
 	}
 }
 
-// pass lets time pass, and everything that is due then happen.
+// pass advances the virtual time, and waits until everything that is due has happened.
 func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()

@@ -54,7 +54,7 @@ type runtimeClient interface {
 type API struct {
 	Nodes  nodeAPI
 	Leases leaseAPI
-	// CloseConnections closes all connections, because some may look alive without being so.
+	// CloseConnections closes all connections, because broken ones may still look open.
 	CloseConnections func()
 }
 
@@ -79,7 +79,7 @@ type Config struct {
 	Notified
 
 	Register bool // create the node if it does not exist
-	// NoDeviceRecord tells that there is no device manager checkpoint of an earlier agent.
+	// NoDeviceRecord is set if there is no device manager checkpoint of an earlier agent.
 	NoDeviceRecord bool
 	Startup        *Startup // optional
 
@@ -340,8 +340,8 @@ func (n *Node) Wake() {
 	}
 }
 
-// learn updates the copy of the node object, unless it is newer.
-func (n *Node) learn(node *v1.Node) {
+// setNode updates the copy of the node object, unless it is newer.
+func (n *Node) setNode(node *v1.Node) {
 	n.mu.Lock()
 	if n.known != nil && n.known.UID == node.UID && older(node, n.known) {
 		n.mu.Unlock()

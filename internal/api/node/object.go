@@ -125,7 +125,7 @@ func (i Identity) healAnnotations(annotations map[string]string) map[string]stri
 	return healed
 }
 
-// healed reports whether labels and annotations are as they should be.
+// healed reports whether heal and healAnnotations would change nothing.
 func (i Identity) healed(n *v1.Node) bool {
 	return maps.Equal(n.Labels, i.heal(n.Labels)) &&
 		n.Annotations[annotationProvidedIP] == i.healAnnotations(n.Annotations)[annotationProvidedIP]

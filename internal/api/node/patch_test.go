@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 )
 
-// someNode is a node with some of what can differ.
+// someNode returns a node with random values in fields that can differ.
 func someNode(r *rand.Rand) *v1.Node {
 	some := func(of ...string) map[string]string {
 		out := map[string]string{}
@@ -35,7 +35,7 @@ func someNode(r *rand.Rand) *v1.Node {
 	}
 	n := &v1.Node{}
 	n.Name, n.Labels, n.Annotations = "node1", some("a", "b/c"), some("x")
-	n.Finalizers = []string{"example.com/keep"} // others'
+	n.Finalizers = []string{"example.com/keep"} // of another client
 	n.Spec.PodCIDR = fmt.Sprint(r.IntN(3))
 	st := &n.Status
 	st.Capacity, st.Allocatable = amounts(), amounts()
@@ -69,8 +69,7 @@ func someNode(r *rand.Rand) *v1.Node {
 	return n
 }
 
-// TestDiffRoundTrip: whatever differs, the API server has the other
-// one afterwards, with its own specification.
+// TestDiffRoundTrip: the patch between two nodes turns one into the other, except for the specification.
 func TestDiffRoundTrip(t *testing.T) {
 	for seed := range uint64(1000) {
 		r := rand.New(rand.NewPCG(seed, 0))
@@ -93,7 +92,7 @@ func TestDiffRoundTrip(t *testing.T) {
 		}
 		want := to.DeepCopy()
 		want.Spec = from.Spec
-		for _, n := range []*v1.Node{got, want} { // the server has an order of its own where two are of a type
+		for _, n := range []*v1.Node{got, want} { // addresses of the same type have no fixed order
 			slices.SortFunc(n.Status.Addresses, func(a, b v1.NodeAddress) int {
 				return strings.Compare(a.Address+string(a.Type), b.Address+string(b.Type))
 			})
@@ -107,7 +106,7 @@ func TestDiffRoundTrip(t *testing.T) {
 	}
 }
 
-// TestDiffIsMinimal: what others write meanwhile stays.
+// TestDiffIsMinimal: fields that other clients may change meanwhile are not in the patch.
 func TestDiffIsMinimal(t *testing.T) {
 	from := someNode(rand.New(rand.NewPCG(1, 1)))
 	from.Labels = map[string]string{"a": "1", "b": "2"}

@@ -154,12 +154,12 @@ func TestProjectMatchesUpstream(t *testing.T) {
 		OS:       "linux",
 		Arch:     "amd64",
 	}).object(); fmt.Sprint(n.Labels) != fmt.Sprint(want.Labels) ||
-		n.Annotations[annotationAttachDetach] != "true" || len(n.Annotations) != 1 { // the ttl annotation is a controller's
+		n.Annotations[annotationAttachDetach] != "true" || len(n.Annotations) != 1 { // a controller sets the TTL
 		t.Errorf("metadata = %v, %v", n.Labels, n.Annotations)
 	}
 }
 
-// What upstream's node did not have when it was recorded: huge pages, and swap.
+// The machine of the recorded node of upstream has neither huge pages nor swap.
 func TestHugePagesAndSwap(t *testing.T) {
 	parity.ProvesPart(t, 2, "NODE-27")
 	parity.ProvesPart(t, 4, "NODE-31")
@@ -415,7 +415,7 @@ func TestImages(t *testing.T) {
 		{Size: 2, Id: "sha256:a"},
 		{Size: 2, Id: "sha256:c", RepoTags: []string{"b"}},
 	}, 3)
-	// Of one size, by their ids from the last.
+	// Images of the same size are in descending order of their IDs.
 	if want := "[{[d1 d2 d3 t1 t2] 3} {[b] 2} {[] 2}]"; fmt.Sprint(got) != want {
 		t.Errorf("images = %v, want %s", got, want)
 	}
@@ -542,7 +542,7 @@ func TestDiff(t *testing.T) {
 	}
 	b := a.DeepCopy()
 	b.Status.Conditions[0].Status = v1.ConditionFalse
-	b.Spec.Unschedulable = true // not ours to write
+	b.Spec.Unschedulable = true // the agent does not write it
 	patch, err := diff(a, b)
 	if err != nil || strings.Contains(string(patch), "unschedulable") || strings.Contains(string(patch), "addresses") ||
 		!strings.Contains(string(patch), `"status":"False"`) {
@@ -558,8 +558,8 @@ func TestDiff(t *testing.T) {
 	}
 }
 
-// TestAdoptLabels: the machine's location is reported at each registration, with what the
-// administrator says of it; other labels are the cluster's once they are there.
+// TestAdoptLabels: default labels and topology labels get the configured values at each registration. Other labels of
+// an existing node are kept.
 func TestAdoptLabels(t *testing.T) {
 	parity.ProvesPart(t, 4, "NODE-02")
 	i := Identity{

@@ -38,7 +38,7 @@ func (n *Node) register(ctx context.Context) {
 		node, err := n.tryRegister(ctx)
 		if err == nil {
 			n.cfg.Log.Info("registered node", "node", node.Name)
-			n.learn(node)
+			n.setNode(node)
 			n.markRegistered()
 			n.Wake()
 			return

@@ -14,7 +14,7 @@ import (
 	"keelson/internal/resources/device"
 )
 
-// SumReservations is the sum of what the configuration reserves, such as systemReserved and kubeReserved.
+// SumReservations returns the sum of reservations in the configuration, such as systemReserved and kubeReserved.
 func SumReservations(lists ...map[string]string) (v1.ResourceList, error) {
 	sum := v1.ResourceList{}
 	for _, list := range lists {
@@ -33,11 +33,11 @@ func SumReservations(lists ...map[string]string) (v1.ResourceList, error) {
 
 // Reservation is what is reserved for the programs in a cgroup.
 type Reservation struct {
-	Name    string // as enforceNodeAllocatable has it: system-reserved
-	Title   string // as events have it: System Reserved
+	Name    string // in enforceNodeAllocatable: system-reserved
+	Title   string // in events: System Reserved
 	Cgroup  string
 	Amounts map[string]string
-	// Compressible limits the CPU only: what can be taken back.
+	// Compressible limits compressible resources only, which is the CPU.
 	Compressible bool
 }
 
@@ -46,8 +46,8 @@ type limiter interface {
 	LimitReserved(path string, v cgroup.Values) error
 }
 
-// Enforce limits the programs in a cgroup to what is reserved for them. The cgroups are made by the administrator: a
-// node where one is missing does not start.
+// Enforce limits the programs in a cgroup to what is reserved for them. The administrator creates the cgroups. If one
+// is missing, the agent does not start.
 func (r Reservation) Enforce(groups limiter, events pod.Events) error {
 	amounts, err := SumReservations(r.Amounts)
 	if err == nil {
@@ -67,9 +67,9 @@ func (r Reservation) Enforce(groups limiter, events pod.Events) error {
 	return nil
 }
 
-// ProvidedIP is the annotation for a cloud's controller with the addresses of --node-ip. The controller looks for just
-// these among its own, and does not initialise a node whose annotation it cannot read: 0.0.0.0 and ::, which choose a
-// family, are left out.
+// ProvidedIP returns the value of the annotation with the addresses of --node-ip, for the cloud controller. The
+// controller only uses these of the addresses that it finds, and does not initialize a node whose annotation it cannot
+// parse. So 0.0.0.0 and ::, which only select an IP family, are omitted.
 func ProvidedIP(ips []netip.Addr) string {
 	var out []string
 	for _, ip := range ips {
@@ -80,7 +80,8 @@ func ProvidedIP(ips []netip.Addr) string {
 	return strings.Join(out, ",")
 }
 
-// DevicesOf are the devices of plugins: counts of all and of the healthy ones by resource, and resources that are gone.
+// DevicesOf returns the resources of device plugins: all and healthy are counts of devices by resource, and gone are
+// the resources that were removed.
 func DevicesOf(all, healthy map[string]int, gone []string) Devices {
 	d := Devices{Capacity: device.Quantities(all), Allocatable: device.Quantities(healthy)}
 	for _, name := range gone {
@@ -89,7 +90,7 @@ func DevicesOf(all, healthy map[string]int, gone []string) Devices {
 	return d
 }
 
-// NewNameMetric is the name of the node as a metric.
+// NewNameMetric returns the metric with the name of the node.
 func NewNameMetric(name string) prometheus.Collector {
 	g := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name:        "kubelet_node_name",

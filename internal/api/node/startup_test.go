@@ -13,7 +13,7 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// gauges reads what is measured, by name.
+// gauges returns the values of the gauges by name.
 func gauges(t *testing.T, r *prometheus.Registry) map[string]float64 {
 	t.Helper()
 	families, err := r.Gather()
@@ -75,7 +75,7 @@ func TestStandalonePodCIDR(t *testing.T) {
 			t.Errorf("reported %s", got)
 		}
 	})
-	// In a cluster the node object says it, and the configuration does not count.
+	// With an API server the pod CIDR of the node object is used, and that of the configuration is ignored.
 	synctest.Test(t, func(t *testing.T) {
 		api := newServer()
 		r := run(t, api, func(c *Config, _ *rig) { c.PodCIDR = "10.1.0.0/24" })
@@ -94,10 +94,10 @@ func TestAttachDetachAnnotation(t *testing.T) {
 		t.Error("the controller is not asked to attach")
 	}
 	if v, there := own.object().Annotations[annotation]; there {
-		t.Errorf("the controller is reported %q", v)
+		t.Errorf("the annotation is %q", v)
 	}
 	if v, there := own.adopt(theirs.object(), nil, false).Annotations[annotation]; there {
-		t.Errorf("the controller is still reported %q", v)
+		t.Errorf("the annotation is still %q", v)
 	}
 	if own := theirs.adopt(own.object(), nil, false); own.Annotations[annotation] != "true" {
 		t.Error("the controller is not notified of the change")

@@ -51,8 +51,8 @@ type reporter struct {
 
 func (r *reporter) due(now time.Time) bool { return now.Sub(r.last) >= r.delay }
 
-// sent starts the interval to the next report. After a change, and after the first report,
-// it is up to 50% longer or shorter, so that the reports of nodes are spread over time.
+// sent starts the interval to the next report. With spread, which is set after a change and after the first report, it
+// is up to 50% longer or shorter, so that the reports of nodes are spread over time.
 func (r *reporter) sent(now time.Time, spread bool) {
 	r.last, r.delay = now, r.every
 	if spread {
@@ -89,7 +89,7 @@ func (n *Node) update(ctx context.Context, r *reporter) {
 			} else if err != nil {
 				continue
 			}
-			n.learn(known)
+			n.setNode(known)
 			status, events = n.compute(ctx, known.Status)
 		}
 		if n.withholdNotReady(known.Status, status) {
@@ -201,7 +201,7 @@ func (n *Node) send(ctx context.Context, r *reporter, known *v1.Node, status v1.
 	for _, e := range events {
 		n.recordEvent(e)
 	}
-	n.learn(stored)
+	n.setNode(stored)
 	return nil
 }
 

@@ -54,7 +54,7 @@ func (n *Node) watchOnce(ctx context.Context, works func()) error {
 		return fmt.Errorf("list node: the server sent %T", list)
 	}
 	for i := range nodes.Items {
-		n.learn(&nodes.Items[i])
+		n.setNode(&nodes.Items[i])
 	}
 	access, err := meta.ListAccessor(list)
 	if err != nil {
@@ -92,7 +92,7 @@ func (n *Node) handleEvent(e watch.Event) error {
 		if !ok {
 			return fmt.Errorf("watch node: the server sent %T", e.Object)
 		}
-		n.learn(node)
+		n.setNode(node)
 		if !n.cfg.Identity.healed(node) {
 			n.Wake()
 		}

@@ -21,9 +21,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// fakeAPI behaves as the API server does for single ConfigMaps, Secrets and
-// tokens: a watch without resource version begins with the object if there is
-// one, and goes on with what happens to it.
+// fakeAPI behaves as the API server does for single ConfigMaps, Secrets and tokens: a watch without a resource version
+// begins with the object, if it exists, and continues with its changes.
 type fakeAPI struct {
 	t *testing.T
 	*httptest.Server
@@ -32,13 +31,13 @@ type fakeAPI struct {
 	rv       int
 	objects  map[string]object      // by path
 	watchers map[chan string]string // to path
-	refuse   int                    // that many watches are refused
-	lag      int                    // token requests to be forbidden, as by a server that has not heard of the pod
-	absent   struct {               // token requests to be answered with that there is no such object
+	refuse   int                    // number of watches to reject
+	lag      int                    // number of token requests to forbid, as by a server that has not seen the pod yet
+	absent   struct {               // number of token requests to answer with NotFound, and for which object
 		times      int
 		kind, name string
 	}
-	behind   map[string]object      // what new watches are shown instead
+	behind   map[string]object      // older objects that new watches begin with
 	requests []string               // verb and path
 	asked    []*authv1.TokenRequest // token requests
 	life     time.Duration          // of tokens
@@ -117,7 +116,7 @@ func (f *fakeAPI) put(o object) {
 	o.SetResourceVersion(strconv.Itoa(f.rv))
 	o.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "test"}})
 	f.objects[pathOf(o)] = o
-	f.tellLocked(pathOf(o), event(kind, o))
+	f.notifyLocked(pathOf(o), event(kind, o))
 }
 
 func (f *fakeAPI) remove(o object) {
@@ -127,10 +126,10 @@ func (f *fakeAPI) remove(o object) {
 	gone := f.objects[pathOf(o)].DeepCopyObject().(object)
 	gone.SetResourceVersion(strconv.Itoa(f.rv))
 	delete(f.objects, pathOf(o))
-	f.tellLocked(pathOf(o), event("DELETED", gone))
+	f.notifyLocked(pathOf(o), event("DELETED", gone))
 }
 
-func (f *fakeAPI) tellLocked(path, event string) {
+func (f *fakeAPI) notifyLocked(path, event string) {
 	for ch, of := range f.watchers {
 		if of == path {
 			ch <- event
@@ -138,7 +137,7 @@ func (f *fakeAPI) tellLocked(path, event string) {
 	}
 }
 
-// hangUp ends all watches, as a server does now and then.
+// hangUp ends all watches, as a server does from time to time.
 func (f *fakeAPI) hangUp() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -180,7 +179,7 @@ func status(w http.ResponseWriter, code int, reason metav1.StatusReason, message
 	}
 }
 
-// notFound answers as the server does that lacks the object.
+// notFound writes the response of a server that does not have the object.
 func notFound(w http.ResponseWriter, kind, name string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(404)

@@ -249,7 +249,7 @@ func (c *Certificates) takeLocked(h *certificate, r *certv1beta1.PodCertificateR
 		case certv1beta1.PodCertificateRequestConditionTypeIssued:
 			good, err := accept(h.pending, &r.Status)
 			if err != nil {
-				err = fmt.Errorf("signer %s issued a certificate that is of no use: %w", h.signer, err)
+				err = fmt.Errorf("signer %s issued an invalid certificate: %w", h.signer, err)
 				c.refuseLocked(h, stateFailed, err, err.Error())
 				return true
 			}
@@ -403,7 +403,7 @@ func accept(a *pendingRequest, s *certv1beta1.PodCertificateRequestStatus) (*cre
 		return nil, err
 	}
 	if s.BeginRefreshAt == nil {
-		return nil, errors.New("it does not say when to refresh it")
+		return nil, errors.New("beginRefreshAt is missing")
 	}
 	begin, expires := s.BeginRefreshAt.Time, pair.Leaf.NotAfter
 	begin = begin.Add(mathrand.N(max(min(certificateJitter, expires.Sub(begin)/2), 1)))

@@ -46,9 +46,9 @@ type signer struct {
 	mu       sync.Mutex
 	requests []*certv1beta1.PodCertificateRequest
 	looks    int
-	gone     bool  // requests vanish
+	gone     bool  // requests are deleted
 	err      error // of requests
-	answered bool  // at once, before the request has returned
+	answered bool  // requests are answered before Request returns
 	silent   bool  // answers are not reported
 	events   eventlog.Log
 	reported []string // of OnAnswer
@@ -117,7 +117,7 @@ func (s *signer) Look(_ context.Context, namespace, name string) (*certv1beta1.P
 	return nil, apierrors.NewNotFound(certv1beta1.Resource("podcertificaterequests"), name)
 }
 
-// last is the latest request.
+// last returns the latest request.
 func (s *signer) last() *certv1beta1.PodCertificateRequest {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -130,7 +130,7 @@ func (s *signer) count() int {
 	return len(s.requests)
 }
 
-// answer has the latest request answered.
+// answer answers the latest request.
 func (s *signer) answer(status certv1beta1.PodCertificateRequestStatus) {
 	r := s.last()
 	s.mu.Lock()
@@ -164,7 +164,7 @@ func (s *signer) issueFor(public any) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	// What stands around the certificates is not passed on.
+	// Text and headers around the certificates are not passed on.
 	chain := "issued by hand\n" + string(pem.EncodeToMemory(&pem.Block{
 		Type:    "CERTIFICATE",
 		Headers: map[string]string{"Note": "x"},
@@ -202,7 +202,7 @@ func waits(err error) bool {
 	return errors.As(err, &w)
 }
 
-// must is a certificate that is there.
+// must returns an issued certificate.
 func (s *signer) must(kind string) (key, chain []byte, renewAt time.Time) {
 	s.t.Helper()
 	key, chain, renewAt, err := s.get(kind)
@@ -273,8 +273,7 @@ func TestKeyTypes(t *testing.T) {
 	}
 }
 
-// A certificate is replaced when the signer says; until the next one is there the
-// old one is shown.
+// A certificate is replaced at the time that the signer sets. Until the next one is issued, the old one is served.
 func TestPodCertificateRefresh(t *testing.T) {
 	parity.ProvesPart(t, 6, "VOL-49")
 	synctest.Test(t, func(t *testing.T) {
@@ -315,7 +314,7 @@ func TestPodCertificateRefresh(t *testing.T) {
 	})
 }
 
-// The spread of replacements is small for certificates that live shortly.
+// The jitter of replacements is small for certificates with a short lifetime.
 func TestPodCertificateShortLifetime(t *testing.T) {
 	for range 50 {
 		s := newSigner(t)
@@ -343,8 +342,8 @@ func TestPodCertificateDenied(t *testing.T) {
 			`PodCertificateRequest was permanently failed: reason="Broken" message="no luck"`,
 			`Failed PodCertificateRequest %s failed, reason="Broken", message="no luck"`, "failed"},
 		{"a certificate for another key", func(s *signer) { s.issueFor(s.key.Public()) },
-			"signer example.com/s issued a certificate that is of no use: tls: private key",
-			"Failed signer example.com/s issued a certificate that is of no use: tls: private key", "failed"},
+			"signer example.com/s issued an invalid certificate: tls: private key",
+			"Failed signer example.com/s issued an invalid certificate: tls: private key", "failed"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -390,7 +389,7 @@ func TestPodCertificateMissedAnswer(t *testing.T) {
 		time.Sleep(time.Second)
 		s.must("ED25519")
 	})
-	synctest.Test(t, func(t *testing.T) { // a request is cleared away
+	synctest.Test(t, func(t *testing.T) { // the request is deleted without an answer
 		s := newSigner(t)
 		_, _, _, _ = s.get("ED25519")
 		s.gone = true
@@ -407,12 +406,12 @@ func TestPodCertificateMissedAnswer(t *testing.T) {
 		s.issue()
 		s.must("ED25519")
 	})
-	s := newSigner(t) // the answer comes before the word that the request was made
+	s := newSigner(t) // the answer arrives before Request returns
 	s.answered = true
 	s.must("ED25519")
 }
 
-// A signer is away: the pod keeps its certificate, and gets an event.
+// If replacements cannot be requested, the pod keeps its certificate, and gets events.
 func TestPodCertificateOverdue(t *testing.T) {
 	parity.ProvesPart(t, 6, "VOL-49")
 	synctest.Test(t, func(t *testing.T) {

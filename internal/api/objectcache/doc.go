@@ -14,10 +14,12 @@
 // out. It is also read if a watch starts with an older state than the last one. A broken watch is opened again with
 // back-off, and the last state is served meanwhile.
 //
-// If the configuration says so, objects are not watched but read once per [Config.Period]. With [Get] each reader also
-// reads from the API server, and with [Cache] the first reader after a pod was registered.
+// With the strategies [Get] and [Cache] of the configuration, objects are not watched but read once per
+// [Config.Period]. With [Get] each reader also reads from the API server, and with [Cache] the first reader after a pod
+// was registered.
 //
-// [Tokens] owns the service account tokens of pods and knows when each has to be renewed.
+// [Tokens] owns the service account tokens of pods, and the time when each has to be renewed. [Certificates] requests
+// certificates for pods.
 //
 // Lock order: Store.mu is taken alone and never held during a call.
 package objectcache

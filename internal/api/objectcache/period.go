@@ -7,11 +7,11 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// defaultTTL is how long an object is served from the cache if the Node has no annotation that says so.
+// defaultTTL is how long an object is served from the cache if the Node has no annotation with a TTL.
 const defaultTTL = time.Minute
 
-// Period is how long ConfigMaps and Secrets that are not watched go without being read again: a syncFrequency, and
-// with the strategy Cache the time to live that the Node's annotation asks for, if that is longer.
+// Period returns a function for the interval between two reads of a ConfigMap or Secret that is not watched:
+// syncFrequency, or with the strategy Cache the TTL in the Node's annotation, if that is longer.
 func Period(detect Detection, syncFrequency time.Duration, node func() *v1.Node) func() time.Duration {
 	return func() time.Duration {
 		if detect != Cache {

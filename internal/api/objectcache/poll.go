@@ -8,7 +8,7 @@ import (
 	"keelson/internal/host/clock"
 )
 
-// Detection is the configChangeDetectionStrategy.
+// Detection is a configMapAndSecretChangeDetectionStrategy.
 type Detection string
 
 // The strategies.

@@ -83,8 +83,8 @@ func TestPoll(t *testing.T) {
 	}
 }
 
-// Between two rounds a reader gets what is true with Get, and with Cache what was
-// read last, unless a pod came since.
+// Between two periodic reads, a reader gets the current state with Get. With Cache it gets the last known state, unless
+// a pod was registered since.
 func TestGetAndCache(t *testing.T) {
 	for how, want := range map[Detection]struct{ again, later string }{Get: {"two", "three"}, Cache: {"one", "three"}} {
 		t.Run(string(how), func(t *testing.T) {
@@ -99,7 +99,7 @@ func TestGetAndCache(t *testing.T) {
 				}
 			}
 			read("one")
-			// The first round is over, so that nothing but readers asks from here on.
+			// The first periodic read is complete, so that only readers send requests from now on.
 			await.True(t, "the first round", func() bool {
 				return f.count("get") == map[Detection]int{
 					Get:   2,
@@ -116,7 +116,7 @@ func TestGetAndCache(t *testing.T) {
 			if n := f.count("get") - before; n != map[Detection]int{Get: 1, Cache: 0}[how] {
 				t.Errorf("%d reads for one reader", n)
 			}
-			f.Close() // the server goes
+			f.Close() // the server is unavailable
 			got, err := s.ConfigMap(patient(t), "a", "m")
 			if how == Get && err == nil || how == Cache && (err != nil || got.Data["k"] != "three") {
 				t.Errorf("without a server: %v, %v", got, err)

@@ -11,13 +11,14 @@ import (
 	"keelson/internal/api/watch"
 )
 
-// CertificateRequests are the requests of this node's pods for certificates, at the API server.
+// CertificateRequests are the PodCertificateRequests of this node's pods at the API server.
 type CertificateRequests struct {
 	api     *client.Client
 	answers *watch.Lazy[*certificatesv1beta1.PodCertificateRequest]
 }
 
-// NewCertificateRequests watches the requests of a node, from the first request on: a node may list its own only.
+// NewCertificateRequests returns the requests of a node. The watch starts with the first request. It has a field
+// selector, because a node is only authorized to list its own requests.
 func NewCertificateRequests(api *client.Client, node string) *CertificateRequests {
 	own := fields.OneTermEqualSelector("spec.nodeName", node)
 	return &CertificateRequests{
@@ -27,7 +28,8 @@ func NewCertificateRequests(api *client.Client, node string) *CertificateRequest
 	}
 }
 
-// OnAnswer has f called with each change of a request; see [Certificates.Seen]. It is called before Run.
+// OnAnswer sets a function to call with each change of a request; see [Certificates.Seen]. It must be called before
+// Run.
 func (c *CertificateRequests) OnAnswer(f func(r *certificatesv1beta1.PodCertificateRequest, deleted bool)) {
 	c.answers.OnChange(f)
 }
@@ -35,7 +37,7 @@ func (c *CertificateRequests) OnAnswer(f func(r *certificatesv1beta1.PodCertific
 // Run watches until ctx ends.
 func (c *CertificateRequests) Run(ctx context.Context) error { return c.answers.Run(ctx) }
 
-// Request creates a request, once its answer can be seen.
+// Request creates a request after the watch has started, so that the answer is not missed.
 func (c *CertificateRequests) Request(
 	ctx context.Context, r *certificatesv1beta1.PodCertificateRequest,
 ) (*certificatesv1beta1.PodCertificateRequest, error) {

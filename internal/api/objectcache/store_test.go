@@ -280,7 +280,7 @@ func TestStoreStopsWatchingImmutableObjects(t *testing.T) {
 	f.put(sec)
 	next(t, changes)
 	await.True(t, "the watch ends", func() bool { return f.watching() == 0 })
-	// Another pod that refers to them does not have them watched again.
+	// Another pod that refers to them does not start their watches again.
 	s.Register(with("p2", "fixed", "open"))
 	if got, err := s.ConfigMap(patient(t), "a", "open"); err != nil || got.Data["k"] != "two" {
 		t.Errorf("ConfigMap = %v, %v", got, err)

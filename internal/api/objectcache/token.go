@@ -158,10 +158,9 @@ func (t *Tokens) request(ctx context.Context, p *v1.Pod, audiences []string, sec
 	return retryForbidden(ctx, func() (*token, error) { return t.ask(ctx, p, audiences, seconds) })
 }
 
-// retryForbidden sends a request on behalf of a pod. Right after the pod was bound to this
-// node the API server's node authorizer may not know the binding yet, so the request is
-// answered with Forbidden or with NotFound for the pod. Such a request is retried for a
-// short time.
+// retryForbidden sends a request on behalf of a pod. Right after the pod was bound to this node, the node authorizer
+// and the admission plugin NodeRestriction of the API server may not have seen the binding yet. The request is then
+// answered with Forbidden, or with NotFound for the pod. Such a request is retried for a short time.
 func retryForbidden[T any](ctx context.Context, ask func() (T, error)) (T, error) {
 	for backoff := refusals; ; {
 		got, err := ask()
@@ -232,7 +231,7 @@ func (t *Tokens) ask(ctx context.Context, p *v1.Pod, audiences []string, seconds
 	}, nil
 }
 
-// renewAt returns when a token with this lifetime is renewed: after 80% of it or a day, minus the jitter.
+// renewAt returns when a token with this lifetime is renewed: after 80% of it, but at most a day, minus the jitter.
 func renewAt(expires time.Time, life, jitter time.Duration) time.Time {
 	return expires.Add(-life).Add(min(life*4/5, maxTokenAge) - jitter)
 }

@@ -110,7 +110,7 @@ func TestTokenOfUnknownPod(t *testing.T) {
 		t.Errorf("err = %v, want the refusal that lasts", err)
 	}
 	f.lag, p.UID = 0, "u3"
-	f.absent.times, f.absent.kind, f.absent.name = 3, "pod", "web" // so says who judges requests of nodes
+	f.absent.times, f.absent.kind, f.absent.name = 3, "pod", "web" // as the admission plugin NodeRestriction
 	if _, _, err := tokens.Token(context.Background(), p, nil, nil); err != nil {
 		t.Errorf("err = %v, want a token after three refusals", err)
 	}
@@ -121,8 +121,8 @@ func TestTokenOfUnknownPod(t *testing.T) {
 	}
 }
 
-// A token is kept for its pod, service account, audience and lifetime. Tokens that are made at one moment are renewed
-// at different ones, ten seconds apart at most.
+// A token is cached by pod, service account, audience and lifetime. Tokens that are created at the same time are
+// renewed at different times, within ten seconds.
 func TestTokenCacheKey(t *testing.T) {
 	parity.ProvesPart(t, 5, "VOL-46")
 	f := newFakeAPI(t)

@@ -20,7 +20,7 @@ const (
 	// existing object is the first event of a watch.
 	silence = 100 * time.Millisecond
 
-	// The authorizer of the API server learns of a new pod slightly later than this node, so the first requests may be
+	// The node authorizer of the API server sees a new pod slightly later than this node, so the first requests may be
 	// forbidden.
 	minRetry = 50 * time.Millisecond
 	maxRetry = 30 * time.Second

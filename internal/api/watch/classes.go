@@ -17,7 +17,7 @@ type RuntimeClasses struct {
 	watch *cache.Reflector
 }
 
-// NewRuntimeClasses makes RuntimeClasses of what lw lists.
+// NewRuntimeClasses returns RuntimeClasses for the objects that lw lists.
 func NewRuntimeClasses(lw *cache.ListWatch) *RuntimeClasses {
 	store := cache.NewStore(cache.MetaNamespaceKeyFunc)
 	return &RuntimeClasses{store: store, watch: cache.NewReflector(lw, &nodev1.RuntimeClass{}, store, 0)}
@@ -29,8 +29,8 @@ func (r *RuntimeClasses) Run(ctx context.Context) error {
 	return nil
 }
 
-// Handler is the runtime's handler for the pod; empty for the default one. A nil
-// receiver knows no classes.
+// Handler returns the runtime handler of the pod; empty for the default one. With a nil receiver every RuntimeClass is
+// an error.
 func (r *RuntimeClasses) Handler(p *v1.Pod) (string, error) {
 	if p.Spec.RuntimeClassName == nil || *p.Spec.RuntimeClassName == "" {
 		return "", nil

@@ -9,12 +9,12 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Lazy is a copy of all objects of a kind, T being its pointer type. The watch begins with the first question: a node
-// that never asks has none.
+// Lazy is a copy of all objects of a kind, T being its pointer type. The watch starts with the first lookup. A node
+// without lookups has no watch.
 type Lazy[T runtime.Object] struct {
 	store  *notifyingStore[T]
 	watch  *cache.Reflector
-	asked  chan struct{} // closed by the first question
+	asked  chan struct{} // closed by the first lookup
 	ask    func()
 	synced chan struct{} // closed when the objects were listed
 
@@ -22,7 +22,7 @@ type Lazy[T runtime.Object] struct {
 	err error // why the last list failed
 }
 
-// NewLazy makes a Lazy of what lw lists.
+// NewLazy returns a Lazy for the objects that lw lists.
 func NewLazy[T runtime.Object](lw *cache.ListWatch, empty T) *Lazy[T] {
 	w := &Lazy[T]{asked: make(chan struct{}), synced: make(chan struct{})}
 	w.ask = sync.OnceFunc(func() { close(w.asked) })
@@ -43,10 +43,11 @@ func NewLazy[T runtime.Object](lw *cache.ListWatch, empty T) *Lazy[T] {
 	return w
 }
 
-// OnChange has f called with each object that was added, changed or deleted. It is called before Run; f must not block.
+// OnChange sets a function to call with each object that was added, changed or deleted. It must be called before Run; f
+// must not block.
 func (w *Lazy[T]) OnChange(f func(obj T, deleted bool)) { w.store.changed = f }
 
-// Run watches from the first question until ctx ends.
+// Run watches from the first lookup until ctx ends.
 func (w *Lazy[T]) Run(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -57,7 +58,7 @@ func (w *Lazy[T]) Run(ctx context.Context) error {
 	return nil
 }
 
-// Await returns once the objects were listed.
+// Await starts the watch if necessary, and returns when the objects were listed.
 func (w *Lazy[T]) Await(ctx context.Context) error {
 	w.ask()
 	select {
@@ -73,7 +74,7 @@ func (w *Lazy[T]) Await(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Get is the object of the name, nil if there is none.
+// Get returns the object with the name, nil if there is none.
 func (w *Lazy[T]) Get(ctx context.Context, name string) (T, error) {
 	var none T
 	if err := w.Await(ctx); err != nil {
@@ -86,7 +87,7 @@ func (w *Lazy[T]) Get(ctx context.Context, name string) (T, error) {
 	return obj.(T), nil
 }
 
-// All are all objects.
+// All returns all objects.
 func (w *Lazy[T]) All(ctx context.Context) ([]T, error) {
 	if err := w.Await(ctx); err != nil {
 		return nil, err
@@ -130,7 +131,7 @@ func (s *notifyingStore[T]) Delete(obj any) error {
 	return err
 }
 
-// Replace takes a list. What is missing in it was deleted unseen.
+// Replace stores a list. Objects that are missing in it were deleted while there was no watch.
 func (s *notifyingStore[T]) Replace(objs []any, version string) error {
 	before := s.Store.List()
 	err := s.Store.Replace(objs, version)

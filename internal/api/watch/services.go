@@ -13,7 +13,7 @@ type Services struct {
 	watch *cache.Reflector
 }
 
-// NewServices makes Services of what lw lists.
+// NewServices returns Services for the objects that lw lists.
 func NewServices(lw *cache.ListWatch) *Services {
 	store := cache.NewIndexer(cache.MetaNamespaceKeyFunc,
 		cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
@@ -26,7 +26,7 @@ func (s *Services) Run(ctx context.Context) error {
 	return nil
 }
 
-// List are the services of a namespace.
+// List returns the services of a namespace.
 func (s *Services) List(namespace string) []*v1.Service {
 	objs, err := s.store.ByIndex(cache.NamespaceIndex, namespace)
 	if err != nil {

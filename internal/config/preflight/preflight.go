@@ -19,9 +19,9 @@ import (
 	"keelson/internal/runtime/image/provider"
 )
 
-// Check finds files and sockets that the configuration names and that do not exist or
-// cannot be read, in one pass before anything is started. What only some pods need is not
-// checked: it is an error of those pods.
+// Check finds files and sockets that the configuration names and that do not exist or cannot be
+// read, in one pass before anything is started. Files that only some pods need are not checked:
+// they are errors of those pods.
 func Check(cfg *config.Config, host Host) config.Problems {
 	p := checker{cfg: cfg}
 	k, f := &cfg.Kubelet, &cfg.Flags
@@ -63,8 +63,8 @@ type Host struct {
 	Untuned  []string // sysctls whose value is not the one that the kubelet requires
 }
 
-// ThisHost reads the facts about the host of the agent. What cannot be read is omitted: it
-// is an error of the packages that need it.
+// ThisHost reads the facts about the host of the agent. Facts that cannot be read are omitted: the
+// packages that need them report the error.
 func ThisHost() Host {
 	var h Host
 	if text, err := os.ReadFile("/proc/swaps"); err == nil {
@@ -171,7 +171,7 @@ func (p *checker) kubeconfig(field, path string) {
 	case chosen == nil:
 		p.bad(field, path, "must be a kubeconfig whose current-context, %q, is one of its contexts", c.CurrentContext)
 	case c.Clusters[chosen.Cluster] == nil || c.Clusters[chosen.Cluster].Server == "":
-		p.bad(field, path, "must be a kubeconfig that says the server of the cluster %q, which its context %q names",
+		p.bad(field, path, "must be a kubeconfig with a server for the cluster %q, which its context %q names",
 			chosen.Cluster, c.CurrentContext)
 	}
 }
@@ -204,7 +204,7 @@ func (p *checker) socket(field, endpoint string) {
 		return
 	}
 	if i, err := os.Stat(path); err == nil && i.Mode()&fs.ModeSocket == 0 {
-		p.bad(field, endpoint, "must be the socket of a container runtime, and %s is none", path)
+		p.bad(field, endpoint, "must be the socket of a container runtime, and %s is not a socket", path)
 	}
 }
 

@@ -16,8 +16,8 @@ import (
 
 const head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 
-// configured reads a configuration file of a standalone node that suits every
-// machine, with text added to it.
+// configured loads a configuration of a standalone node that is valid on every machine, with text
+// added to the file.
 func configured(t *testing.T, text string, flags ...string) *config.Config {
 	t.Helper()
 	file := t.TempDir() + "/k.yaml"
@@ -32,7 +32,7 @@ func configured(t *testing.T, text string, flags ...string) *config.Config {
 	return c
 }
 
-func TestTheMachineMustSuit(t *testing.T) {
+func TestCheck(t *testing.T) {
 	parity.Proves(t, "CFG-79")
 	parity.ProvesPart(t, 2, "CFG-105")
 	parity.ProvesPart(t, 2, "CFG-54")
@@ -44,9 +44,9 @@ func TestTheMachineMustSuit(t *testing.T) {
 		host       Host
 		field      string // that is wrong; "" if none
 	}{
-		{name: "a plain machine"},
+		{name: "no swap, cgroup v2"},
 		{name: "swap, by default", host: swapping, field: "failSwapOn"},
-		{name: "swap, and it is meant", text: "failSwapOn: false", host: swapping},
+		{name: "swap, failSwapOn is false", text: "failSwapOn: false", host: swapping},
 		{name: "cgroup v1, by default", host: old, field: "failCgroupV1"},
 		{
 			name:  "cgroup v1 without cgroups for pods",
@@ -54,7 +54,7 @@ func TestTheMachineMustSuit(t *testing.T) {
 			host:  old,
 			field: "failCgroupV1",
 		},
-		{name: "cgroup v1, and it is meant", text: "failCgroupV1: false", host: old},
+		{name: "cgroup v1, failCgroupV1 is false", text: "failCgroupV1: false", host: old},
 		{
 			name:  "limited swap on cgroup v1",
 			text:  "failCgroupV1: false\nmemorySwap: {swapBehavior: LimitedSwap}",
@@ -91,8 +91,9 @@ func TestTheMachineMustSuit(t *testing.T) {
 	}
 }
 
-// TestThisHostHasCgroupV1, unless what is mounted for cgroups is version 2 itself: with both it has version 1.
-func TestThisHostHasCgroupV1(t *testing.T) {
+// TestCgroupV1OfThisHost: a host has cgroup v1 unless /sys/fs/cgroup itself is cgroup v2. A host with both (hybrid
+// mode) counts as v1.
+func TestCgroupV1OfThisHost(t *testing.T) {
 	parity.ProvesPart(t, 2, "CFG-105")
 	var st unix.Statfs_t
 	if err := unix.Statfs("/sys/fs/cgroup", &st); err != nil {
@@ -103,7 +104,7 @@ func TestThisHostHasCgroupV1(t *testing.T) {
 	}
 }
 
-// kernelWith is a /proc/sys in which the settings have these values.
+// kernelWith writes sysctls with these values below proc/sys.
 func kernelWith(t *testing.T, proc string, values map[string]string) {
 	t.Helper()
 	for file, value := range values {
@@ -117,7 +118,7 @@ func kernelWith(t *testing.T, proc string, values map[string]string) {
 	}
 }
 
-func TestTheKernelIsTuned(t *testing.T) {
+func TestKernelParameters(t *testing.T) {
 	parity.Proves(t, "CFG-75", "RES-19")
 	const off = "protectKernelDefaults: false\n"
 	wanted := map[string]string{
@@ -158,7 +159,7 @@ func TestTheKernelIsTuned(t *testing.T) {
 			t.Errorf("%q: differs: %v", text, left)
 		}
 	}
-	// What may not be touched must be right already: every difference in one message.
+	// With protectKernelDefaults the sysctls must have the required values already. One problem lists all differences.
 	host := Host{Untuned: []string{"vm.overcommit_memory is 0 and not 1", "kernel.panic is 0 and not 10"}}
 	ps := Check(configured(t, "protectKernelDefaults: true\n"), host)
 	if len(ps) != 1 || ps[0].Field != "protectKernelDefaults" || !strings.Contains(ps[0].Why, host.Untuned[0]) ||

@@ -10,7 +10,7 @@ import (
 	"keelson/test/kit/parity"
 )
 
-func TestVerbosityIsSetWhileTheAgentRuns(t *testing.T) {
+func TestVerbosityIsReloaded(t *testing.T) {
 	parity.ProvesPart(t, 3, "SRV-29")
 	var level slog.LevelVar
 	set := New(Config{

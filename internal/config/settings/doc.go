@@ -1,6 +1,6 @@
-// Package settings translates the configuration to the terms of the parts: each function returns the Config of a part,
-// or one value of it, with what the configuration says, and without the other parts, which app joins. The functions are
-// pure.
+// Package settings converts the configuration to the Config types of other packages. Each function returns such a
+// Config, or one value of it. Only the fields that depend on the configuration are set; app sets the others. The
+// functions are pure.
 //
 // Only app imports it.
 package settings

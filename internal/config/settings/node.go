@@ -23,7 +23,7 @@ import (
 	"keelson/internal/serve/tracing"
 )
 
-// Version is the agent's version in short, such as 1.36.
+// Version returns the major and minor version of the agent, such as 1.36.
 func Version(c *config.Config) string {
 	parts := strings.SplitN(strings.TrimPrefix(c.Version, "v"), ".", 3)
 	if len(parts) < 2 {
@@ -40,8 +40,8 @@ func NodeIP(c *config.Config) string {
 	return ""
 }
 
-// ContainerLogsDir is the directory of the older names of logs. It follows the pod log directory where that is not the
-// usual one: two agents on one machine must not write to the same.
+// ContainerLogsDir is the directory of the legacy symlinks to container logs. If the pod log directory is not the
+// default, it is beside that directory: two agents on one machine must not write to the same directory.
 func ContainerLogsDir(k *v1beta1.KubeletConfiguration) string {
 	if k.PodLogsDir != logs.DefaultPodLogsDir {
 		return filepath.Join(filepath.Dir(filepath.Clean(k.PodLogsDir)), "containers")
@@ -87,7 +87,7 @@ func Client(c *config.Config) client.Config {
 		EventBurst:  int(k.EventBurst),
 		ContentType: k.ContentType,
 		Version:     c.Version,
-		// A heartbeat that takes longer makes room for the next.
+		// A heartbeat that takes longer is cancelled, so that the next one can be sent.
 		Heartbeat: min(k.NodeStatusUpdateFrequency.Duration, leaseDuration(k)),
 	}
 }
@@ -104,8 +104,8 @@ func leaseDuration(k *v1beta1.KubeletConfiguration) time.Duration {
 	return time.Duration(k.NodeLeaseDurationSeconds) * time.Second
 }
 
-// Cgroups is the cgroup tree of the pods. The driver is the runtime's, since both work in the same tree; the
-// configuration counts for a runtime that does not report it.
+// Cgroups is the configuration of the cgroup tree of the pods. The driver must be that of the runtime, since
+// both use the same tree.
 func Cgroups(k *v1beta1.KubeletConfiguration, runtimeDriver string, m machine.Info) cgroup.Config {
 	return cgroup.Config{
 		Driver: CgroupDriver(k, runtimeDriver),
@@ -119,7 +119,7 @@ func Cgroups(k *v1beta1.KubeletConfiguration, runtimeDriver string, m machine.In
 	}
 }
 
-// CgroupDriver makes the cgroups of pods.
+// CgroupDriver returns the cgroup driver: the one that the runtime reports, or else the configured one.
 func CgroupDriver(k *v1beta1.KubeletConfiguration, runtimeDriver string) cgroup.Driver {
 	if runtimeDriver != "" {
 		return cgroup.Driver(runtimeDriver)
@@ -135,7 +135,7 @@ func cgroupRoot(k *v1beta1.KubeletConfiguration) string {
 	return k.CgroupRoot
 }
 
-// Reserved is what is reserved for the system and for Kubernetes.
+// Reserved returns the sum of the resources reserved for the system and for Kubernetes.
 func Reserved(k *v1beta1.KubeletConfiguration) (v1.ResourceList, error) {
 	sum, err := node.SumReservations(k.SystemReserved, k.KubeReserved)
 	if err != nil {
@@ -162,8 +162,9 @@ func Enforced(k *v1beta1.KubeletConfiguration) (out []node.Reservation) {
 	return out
 }
 
-// AllPods is the limit of all pods together: what the machine has, less what is reserved where that is enforced.
-// Without a weight the kernel would give them as much CPU as a single program beside them.
+// AllPods returns the values of the cgroup of all pods: the capacity of the machine, minus the reserved
+// resources if enforceNodeAllocatable has pods. Without a CPU weight the pods together would get as much CPU
+// as a single other cgroup.
 func AllPods(
 	k *v1beta1.KubeletConfiguration, m machine.Info, reserved v1.ResourceList,
 ) func(capacity v1.ResourceList) cgroup.Values {
@@ -235,7 +236,7 @@ func Eviction(k *v1beta1.KubeletConfiguration) eviction.Config {
 	}
 }
 
-// ShutdownPeriods are how long pods have before the machine shuts down; none if it does not wait for them.
+// ShutdownPeriods are the termination periods of pods during a node shutdown; none if shutdowns are not managed.
 func ShutdownPeriods(c *config.Config) []shutdown.Period {
 	k := &c.Kubelet
 	byPriority := c.Gates.Enabled("GracefulNodeShutdownBasedOnPodPriority")

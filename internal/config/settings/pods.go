@@ -53,7 +53,7 @@ func URL(c *config.Config) (out desired.URLConfig, ok bool) {
 	}, k.StaticPodURL != ""
 }
 
-// StatusNode is what statuses show of the node.
+// StatusNode holds the settings of the node on which pod statuses depend.
 func StatusNode(c *config.Config, runtime cri.Identity) status.Node {
 	return status.Node{
 		RuntimeName:   runtime.Name,
@@ -86,7 +86,7 @@ func Allocation(c *config.Config) allocation.Rules {
 // minTurnPatience is the least time that a turn of a pod's worker may take before the agent is unhealthy.
 const minTurnPatience = 5 * time.Minute
 
-// turnPatience is two syncFrequencies: upstream's limit for its sync loop.
+// turnPatience is twice the syncFrequency, which is upstream's limit for its sync loop, but at least minTurnPatience.
 func turnPatience(syncFrequency time.Duration) time.Duration {
 	return max(2*syncFrequency, minTurnPatience)
 }
@@ -188,7 +188,8 @@ func Credentials(c *config.Config) (out provider.Config, ok bool) {
 	}, f.ImageCredentialProviderConfig != ""
 }
 
-// PullRecords is what pods may use images for that were pulled with credentials; ok is false if every pod may.
+// PullRecords is the policy for the use of images that were pulled with credentials; ok is false if every pod may use
+// all images.
 func PullRecords(c *config.Config) (out record.Config, ok bool) {
 	return record.Config{
 		Root: c.Flags.RootDir,

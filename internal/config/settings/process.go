@@ -9,7 +9,7 @@ import (
 	"keelson/internal/host/setup"
 )
 
-// Process is the agent's own process.
+// Process returns the part that sets the limits, the OOM score and the cgroup of the agent's process, and the sysctls.
 func Process(k *v1beta1.KubeletConfiguration, log *slog.Logger) *setup.Process {
 	return setup.NewProcess(setup.ProcessConfig{
 		Proc:                  "/proc",

@@ -13,9 +13,9 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// What is reserved for the system and for Kubernetes is all that their programs may
-// have, where that is enforced: of the CPU alone if what cannot be given back is left
-// out. A cgroup that does not exist keeps the agent from starting.
+// If the reservations are enforced, they limit the cgroups of the system and of Kubernetes: in CPU
+// only if only compressible resources are enforced. A cgroup that does not exist is an error, so
+// that the agent does not start.
 func TestReservedCgroupsAreLimited(t *testing.T) {
 	parity.ProvesPart(t, 3, "RES-17")
 	const amounts = "systemReserved: {cpu: 500m, memory: 1Gi, pid: '1000'}\nkubeReserved: {cpu: 250m, memory: 512Mi}\n" +

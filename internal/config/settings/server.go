@@ -10,7 +10,7 @@ import (
 	"keelson/internal/serve/server/access"
 )
 
-// Server is the server's addresses and switches.
+// Server holds the addresses of the server and the handlers that are enabled.
 func Server(c *config.Config) server.Config {
 	k := &c.Kubelet
 	out := server.Config{

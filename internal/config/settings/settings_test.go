@@ -20,8 +20,8 @@ import (
 
 const head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 
-// configured reads a configuration file of a standalone node that suits every
-// machine, with text added to it.
+// configured loads a configuration of a standalone node that is valid on every machine, with text
+// added to the file.
 func configured(t *testing.T, text string, flags ...string) *config.Config {
 	t.Helper()
 	file := t.TempDir() + "/k.yaml"
@@ -112,9 +112,9 @@ func reservedWith(t *testing.T, field string) string {
 	return file
 }
 
-// Pods together are worth the machine's CPUs, and what is reserved is kept from them
-// where that is asked for.
-func TestWhatAllPodsMayHaveTogether(t *testing.T) {
+// The cgroup of all pods has the capacity of the machine. Reserved resources are subtracted if
+// enforceNodeAllocatable has pods.
+func TestPodsCgroupValues(t *testing.T) {
 	capacity := v1.ResourceList{v1.ResourceCPU: resource.MustParse("8"), v1.ResourceMemory: resource.MustParse("16Gi")}
 	for enforce, want := range map[string]cgroup.Values{
 		"[pods]":                               {CPUShares: 7 * 1024, Memory: 15 << 30, PIDs: 31000},
@@ -134,8 +134,7 @@ func TestWhatAllPodsMayHaveTogether(t *testing.T) {
 	}
 }
 
-// TestShutdownPeriods reads from the configuration how long pods have before the
-// machine shuts down.
+// TestShutdownPeriods: the termination periods of pods during a node shutdown.
 func TestShutdownPeriods(t *testing.T) {
 	parity.Proves(t, "CFG-95")
 	parity.ProvesPart(t, 2, "EVIC-35")
@@ -147,26 +146,26 @@ func TestShutdownPeriods(t *testing.T) {
 		want       []shutdown.Period
 		refused    string
 	}{
-		{name: "nothing is waited for by default"},
+		{name: "no shutdown grace period by default"},
 		{
-			name: "what critical pods have is part of the whole",
+			name: "the time of critical pods is part of the grace period",
 			text: both,
 			want: []shutdown.Period{{Priority: 0, Length: 20 * second}, {Priority: 2_000_000_000, Length: 10 * second}},
 		},
 		{
-			name: "every priority has its own",
+			name: "periods by priority",
 			text: byPriority,
 			want: []shutdown.Period{{Priority: 100, Length: 20 * second}, {Priority: 5, Length: 10 * second}},
 		},
-		{name: "one excludes the other", text: byPriority + both, refused: "shutdownGracePeriodByPodPriority"},
+		{name: "both settings together", text: byPriority + both, refused: "shutdownGracePeriodByPodPriority"},
 		{
-			name:    "so does a part of it",
+			name:    "critical period and priorities together",
 			text:    byPriority + "shutdownGracePeriod: 30s\n",
 			refused: "shutdownGracePeriodByPodPriority",
 		},
-		{name: "it needs its gate", text: both + "featureGates: {GracefulNodeShutdown: false, GracefulNodeShutdownBasedOnPodPriority: false, WindowsGracefulNodeShutdown: false}\n", refused: "needs the gate GracefulNodeShutdown"},
-		{name: "so do priorities", text: byPriority + "featureGates: {GracefulNodeShutdownBasedOnPodPriority: false}\n", refused: "needs the gate GracefulNodeShutdownBasedOnPodPriority"},
-		{name: "without priorities theirs may be off", text: both + "featureGates: {GracefulNodeShutdownBasedOnPodPriority: false}\n", want: []shutdown.Period{{Priority: 0, Length: 20 * second}, {Priority: 2_000_000_000, Length: 10 * second}}},
+		{name: "gate off", text: both + "featureGates: {GracefulNodeShutdown: false, GracefulNodeShutdownBasedOnPodPriority: false, WindowsGracefulNodeShutdown: false}\n", refused: "needs the gate GracefulNodeShutdown"},
+		{name: "gate of priorities off", text: byPriority + "featureGates: {GracefulNodeShutdownBasedOnPodPriority: false}\n", refused: "needs the gate GracefulNodeShutdownBasedOnPodPriority"},
+		{name: "gate of priorities off, no priorities", text: both + "featureGates: {GracefulNodeShutdownBasedOnPodPriority: false}\n", want: []shutdown.Period{{Priority: 0, Length: 20 * second}, {Priority: 2_000_000_000, Length: 10 * second}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "config.yaml")

@@ -51,14 +51,14 @@ func TestJoin(t *testing.T) {
 	}
 }
 
-// TestGather moves what the machine runs, of a tree that only looks like control
-// groups: those of the machine are not the test's.
+// TestGather uses a directory in place of a cgroup hierarchy: the test must not move the processes
+// of the machine.
 func TestGather(t *testing.T) {
 	parity.ProvesPart(t, 3, "CFG-50")
 	parity.ProvesPart(t, 4, "RES-18")
 	root := t.TempDir()
 	h := Hierarchies{V1: map[string]string{"memory": root}}
-	// Process 2 is the kernel's on a machine, and in no other cgroup elsewhere.
+	// Process 2 is a kernel thread, except in a container.
 	list := fmt.Sprintf("1\n2\n%d\n%d\n", 1<<30, os.Getpid())
 	if err := os.WriteFile(filepath.Join(root, procsFile), []byte(list), 0o600); err != nil {
 		t.Fatal(err)

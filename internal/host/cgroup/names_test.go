@@ -62,8 +62,8 @@ func TestRootPrefix(t *testing.T) {
 	}
 }
 
-// TestCheckRoot: and have the controllers that pods are limited by. What is missing in v1
-// hierarchies that limit nothing is made.
+// TestCheckRoot: the cgroup root must exist and have the controllers that limit pods. In v1
+// hierarchies that do not limit pods it is created if it is missing.
 func TestCheckRoot(t *testing.T) {
 	parity.ProvesPart(t, 3, "RES-03")
 	made := func(dirs ...string) string {
@@ -90,7 +90,7 @@ func TestCheckRoot(t *testing.T) {
 		driver Driver
 		root   string
 		in     Hierarchies
-		want   string // "" if it will do
+		want   string // error; "" if the root can be used
 	}{
 		{"the root of all", Cgroupfs, "/", Hierarchies{V1: map[string]string{"cpu": cpu, "memory": memory}}, ""},
 		{"in all hierarchies that limit pods", Cgroupfs, "/a", Hierarchies{V1: map[string]string{

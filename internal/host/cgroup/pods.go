@@ -14,7 +14,7 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// PodsConfig holds what Pods are built from. Fields are required unless they say otherwise.
+// PodsConfig holds what Pods are built from. Fields are required unless their comment says otherwise.
 type PodsConfig struct {
 	Tree *Tree // nil: no cgroups per pod, all calls do nothing
 	// Account lists the pods that use the node, with their allocated resources.
@@ -22,16 +22,16 @@ type PodsConfig struct {
 	Log     *slog.Logger
 }
 
-// Pods keeps the cgroups of pods, and the CPU weight of the burstable class in step with its pods. It is safe for
-// concurrent use; calls for one pod are the caller's to order.
+// Pods manages the cgroups of pods, and updates the CPU weight of the burstable class when its pods change. It is
+// safe for concurrent use, but calls for one pod must not be concurrent.
 type Pods struct {
 	cfg  PodsConfig
 	tree *Tree
 
 	mu        sync.Mutex
 	burstable map[types.UID]*v1.Pod
-	// whole is set when burstable has all pods. Before that, the weight is only raised: the pods that it lacks are
-	// part of the weight that an earlier agent has written.
+	// whole is set when burstable has all pods. Before that, the weight is only raised: the weight that an earlier
+	// agent has written includes the pods that are missing from it.
 	whole bool
 }
 
@@ -43,8 +43,9 @@ func NewPods(cfg PodsConfig) *Pods {
 // countEvery is how often the burstable pods are counted again, and the weight is written again.
 const countEvery = time.Minute
 
-// Run counts all burstable pods now, and once a minute, until ctx ends: another program may have changed the weight.
-// It is to begin when all pods are known; those that are admitted later are counted a minute later.
+// Run counts all burstable pods at once, and then every minute until ctx ends, because another program may have
+// changed the weight. It must be started when all pods are known. Pods that are not admitted yet are counted a
+// minute later.
 func (c *Pods) Run(ctx context.Context) error {
 	tick := time.NewTicker(countEvery)
 	defer tick.Stop()
@@ -113,7 +114,7 @@ func (c *Pods) RemovePod(ctx context.Context, uid types.UID) error {
 	return c.count(uid, nil)
 }
 
-// ReducePod leaves a terminated pod with the least CPU weight, until its cgroup is removed.
+// ReducePod sets the CPU weight of a terminated pod to the minimum, until its cgroup is removed.
 func (c *Pods) ReducePod(uid types.UID) error {
 	if c.tree == nil {
 		return nil
@@ -124,8 +125,8 @@ func (c *Pods) ReducePod(uid types.UID) error {
 // Gone reports whether nothing is left of the pod's cgroup.
 func (c *Pods) Gone(p *v1.Pod) bool { return c.tree != nil && c.tree.Gone(p.UID) }
 
-// Size is how much the pod's cgroup allows, and how much p asks it to. Without cgroups per pod there is nothing to
-// write. A pod whose cgroup an earlier agent has made is counted with this call.
+// Size returns the current size of the pod's cgroup, and the size that p requires. Without cgroups per pod both
+// are zero. A pod whose cgroup an earlier agent has made is counted with this call.
 func (c *Pods) Size(p *v1.Pod) (now, next Size, err error) {
 	if c.tree == nil {
 		return now, next, nil

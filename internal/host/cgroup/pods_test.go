@@ -19,12 +19,12 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// shared are pods' cgroups in files, under an agent that may be followed by another.
+// shared has the cgroups of pods as plain files. The agent can be restarted.
 type shared struct {
 	*Pods
 	t    *testing.T
 	dir  string
-	pods map[types.UID]*v1.Pod // that take up the node
+	pods map[types.UID]*v1.Pod // that are accounted to the node
 }
 
 func newShared(t *testing.T) *shared {
@@ -39,7 +39,7 @@ func newShared(t *testing.T) *shared {
 	return s
 }
 
-// nextAgent comes to what the one before has left.
+// nextAgent restarts the agent. The files stay.
 func (s *shared) nextAgent() {
 	s.t.Helper()
 	tree, err := New(Config{Driver: Cgroupfs, Root: "/", Hierarchies: Hierarchies{V1: map[string]string{"cpu": s.dir}}})
@@ -58,9 +58,9 @@ func (s *shared) nextAgent() {
 	})
 }
 
-// An agent that follows another knows some pods long before others: those of manifests
-// while the API server is away. It takes nothing from the others meanwhile.
-func TestPodsThatAreNotKnownYetAreWorthWhatTheyWere(t *testing.T) {
+// After a restart some pods are known long before others: those of static manifests, while the API
+// server is not available. The weight of the burstable class is not reduced in the meantime.
+func TestClassWeightIsKeptForUnknownPods(t *testing.T) {
 	parity.Proves(t, "RES-08")
 	synctest.Test(t, func(t *testing.T) {
 		s := newShared(t)
@@ -78,7 +78,7 @@ func TestPodsThatAreNotKnownYetAreWorthWhatTheyWere(t *testing.T) {
 		s.expect("when one of them was looked at", "6246", "2")
 		s.add("new", "10m")
 		s.expect("when another has come", "6246", "2")
-		// The kernel's files go with the directory.
+		// The kernel removes the files of a cgroup with its directory.
 		if err := os.Remove(filepath.Join(s.dir, "kubepods/burstable/podstatic/cpu.shares")); err != nil {
 			t.Fatal(err)
 		}
@@ -108,7 +108,7 @@ func TestPodsThatAreNotKnownYetAreWorthWhatTheyWere(t *testing.T) {
 	})
 }
 
-// add makes the cgroup of a pod that asks for so much CPU; empty for none.
+// add makes the cgroup of a pod with this CPU request; empty for none.
 func (s *shared) add(uid types.UID, cpu string) *v1.Pod {
 	s.t.Helper()
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid}, Spec: v1.PodSpec{Containers: []v1.Container{{Name: "main"}}}}
@@ -135,11 +135,10 @@ func (s *shared) expect(when, burstable, bestEffort string) {
 	}
 }
 
-// The burstable pods are worth what they ask for together, from the moment that one
-// comes or goes; the others without a limit are worth the least. An agent that
-// follows another counts the pods that it finds, and what another client has written
-// over it is mended within a minute.
-func TestWhatClassesOfPodsAreWorth(t *testing.T) {
+// The CPU weight of the burstable class is that of the sum of its requests, and is updated when a
+// pod is added or removed. The best-effort class has the minimum. After a restart existing pods are
+// counted. If another program changes the weight, it is restored within a minute.
+func TestQoSClassWeights(t *testing.T) {
 	parity.Proves(t, "RES-08")
 	synctest.Test(t, func(t *testing.T) {
 		s := newShared(t)
@@ -148,7 +147,7 @@ func TestWhatClassesOfPodsAreWorth(t *testing.T) {
 		s.add("b", "250m")
 		s.add("c", "")
 		s.expect("with two pods", "768", "2")
-		// The kernel's files go with the directory.
+		// The kernel removes the files of a cgroup with its directory.
 		if err := os.Remove(filepath.Join(s.dir, "kubepods/burstable/podb/cpu.shares")); err != nil {
 			t.Fatal(err)
 		}

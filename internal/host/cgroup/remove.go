@@ -17,8 +17,8 @@ import (
 	"keelson/internal/host/clock"
 )
 
-// removeWait is the back-off between attempts to remove a cgroup whose processes were killed but have not exited. The
-// kernel does not notify when the last one is reaped.
+// The back-off between attempts to remove a cgroup whose processes were killed but have not exited. The kernel does
+// not notify when the last one is reaped.
 const (
 	removeWaitFirst = time.Millisecond
 	removeWaitLast  = 100 * time.Millisecond

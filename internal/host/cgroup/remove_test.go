@@ -11,7 +11,7 @@ import (
 	"keelson/test/kit/need"
 )
 
-// A container may make groups of threads below its own. They list no processes.
+// A container may create threaded cgroups below its own. These do not list processes.
 func TestRemoveThreadedCgroup(t *testing.T) {
 	h := v2Machine(t)
 	tree := liveTree(t, h, plain)

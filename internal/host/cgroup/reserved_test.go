@@ -10,9 +10,9 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// What is reserved is written into a cgroup that is there: by systemd where it is a
-// slice and systemd has the cgroups, since it would write its own values back; into
-// the kernel's files elsewhere.
+// The limits are set on an existing cgroup. With the systemd driver those of a slice are set
+// through systemd, which would otherwise restore its own values. All others are written to the
+// files of the cgroup.
 func TestLimitReserved(t *testing.T) {
 	parity.ProvesPart(t, 3, "RES-17")
 	v := ReservedValues(list("cpu", "500m", "memory", "1Gi", "pid", "100"), false)
@@ -22,7 +22,7 @@ func TestLimitReserved(t *testing.T) {
 	for _, tc := range []struct {
 		name, path string
 		driver     Driver
-		unit       string // that systemd is asked for
+		unit       string // whose properties are set through systemd
 		file       string // that is written
 	}{
 		{"files", "/system", Cgroupfs, "", "system/memory.max"},
@@ -30,7 +30,7 @@ func TestLimitReserved(t *testing.T) {
 		{"a slice of systemd's", "/system.slice", Systemd, "system.slice", ""},
 		{"a slice below a slice", "/kube.slice/kube-agents.slice", Systemd, "kube-agents.slice", ""},
 		{"a service", "/system.slice/agent.service", Systemd, "", "system.slice/agent.service/memory.max"},
-		{"what only looks like a slice", "/x/kube-agents.slice", Systemd, "", "x/kube-agents.slice/memory.max"},
+		{"a slice below a plain directory", "/x/kube-agents.slice", Systemd, "", "x/kube-agents.slice/memory.max"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			h := Hierarchies{Unified: t.TempDir()}

@@ -8,7 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// limited is a pod whose only container has these requests and limits.
+// limited returns a pod whose only container has these requests and limits.
 func limited(pairs ...string) *v1.Pod {
 	p := &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{ctr(list(pairs...), list(pairs...))}}}
 	p.UID = "uid-sized"
@@ -16,7 +16,7 @@ func limited(pairs ...string) *v1.Pod {
 	return p
 }
 
-// TestSizeV1 resizes on the kernel's own files, as far as it has them.
+// TestSizeV1 resizes a real cgroup.
 func TestSizeV1(t *testing.T) {
 	tree := liveTree(t, v1Machine(t), plain)
 	if err := tree.EnsureRoot(Values{}); err != nil {
@@ -37,7 +37,7 @@ func TestSizeV1(t *testing.T) {
 	}
 }
 
-// TestSizeV2 resizes fixture files, in which the kernel's own words stand.
+// TestSizeV2 resizes fixture files with content as the kernel writes it.
 func TestSizeV2(t *testing.T) {
 	mount := t.TempDir()
 	tree, err := New(Config{Driver: Cgroupfs, Hierarchies: Hierarchies{Unified: mount}, Pod: plain})

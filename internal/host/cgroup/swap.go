@@ -2,9 +2,9 @@ package cgroup
 
 import "path/filepath"
 
-// LimitsSwap reports whether the kernel can limit swap, by the files below a mount such as /sys/fs/cgroup. On version 2
-// the root has no limits, so the cgroups below it show the file; the system's services have one, or the agent. Where
-// the agent's view begins below the root, its own top shows it.
+// LimitsSwap reports whether the kernel can limit swap, by the files below a mount such as /sys/fs/cgroup. On cgroup v2
+// the root cgroup has no limits, so the file is looked for in the cgroups directly below it, such as system.slice. In a
+// cgroup namespace the mount may show a cgroup below the root, which has the file itself.
 func LimitsSwap(mount string, v2 bool) bool {
 	files := []string{"memory/memory.memsw.limit_in_bytes"}
 	if v2 {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestWhereTheLimitOfSwapIsSeen: the root of a version 2 tree has no file for it.
-func TestWhereTheLimitOfSwapIsSeen(t *testing.T) {
+// TestLimitsSwap: the root of a cgroup v2 hierarchy has no file for the swap limit.
+func TestLimitsSwap(t *testing.T) {
 	for _, c := range []struct {
 		name, file string
 		v2, want   bool

@@ -140,7 +140,7 @@ func (t *Tree) LimitReserved(path string, v Values) error {
 // EnsurePod creates the pod's cgroup with its values if it is missing in a hierarchy. A complete one is not changed.
 func (t *Tree) EnsurePod(p *v1.Pod) error {
 	if err := t.ensure(t.podName(p), PodValues(p, t.cfg.Pod)); err != nil {
-		return t.shown(p, err, "mend")
+		return t.shown(p, err, "repair")
 	}
 	return nil
 }

@@ -25,8 +25,7 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// liveTree is a tree on the kernel's own control groups, under a root that goes
-// with the test.
+// liveTree returns a tree in real cgroups, under a root that is removed at the end of the test.
 func liveTree(t *testing.T, h Hierarchies, opts PodOptions) *Tree {
 	t.Helper()
 	need.Root(t, "making control groups")
@@ -69,15 +68,15 @@ func v2Machine(t *testing.T) Hierarchies {
 	switch {
 	case h.V2():
 		return h
-	case h.Idle != "": // few controllers, or none, but the real thing
+	case h.Idle != "": // a real hierarchy, with few controllers or none
 		return Hierarchies{Unified: h.Idle}
 	}
 	need.Skip(t, "this machine has no cgroup v2")
 	return h
 }
 
-// TestUpstreamValues makes the cgroups of pods that were run under upstream and
-// compares every value that it was seen to write.
+// TestUpstreamValues creates the cgroups of pods that were run with the upstream kubelet, and
+// compares each value with the recorded one.
 func TestUpstreamValues(t *testing.T) {
 	parity.Proves(t, "RES-01")
 	parity.ProvesPart(t, 2, "RES-09")
@@ -98,7 +97,7 @@ func TestUpstreamValues(t *testing.T) {
 	if err := tree.UpdateQoS(BurstableCPU(all)); err != nil {
 		t.Fatal(err)
 	}
-	if err := tree.RemovePod(t.Context(), pods[v1.PodQOSBestEffort].UID); err != nil { // it had ended there too
+	if err := tree.RemovePod(t.Context(), pods[v1.PodQOSBestEffort].UID); err != nil { // as in the recording
 		t.Fatal(err)
 	}
 	compared := 0
@@ -112,7 +111,7 @@ func TestUpstreamValues(t *testing.T) {
 		root := tree.pods[:len(tree.pods)-1].path(Cgroupfs)
 		got := read(t, filepath.Join(mount, root, group, file))
 		if controller == "cpuset" {
-			value = read(t, filepath.Join(mount, root, file)) // as many as there are here
+			value = read(t, filepath.Join(mount, root, file)) // the CPUs and memory nodes of this machine
 		}
 		if got != value {
 			t.Errorf("%s of %s = %s, want %s", file, group, got, value)
@@ -143,7 +142,7 @@ func testLife(t *testing.T, h Hierarchies) {
 	if tree.cfg.Hierarchies.exists(tree.Parent(p)) {
 		t.Fatal("the pod's cgroup exists before it was made")
 	}
-	for range 2 { // a second call finds it whole
+	for range 2 { // the second call finds an existing cgroup
 		if err := tree.EnsurePod(p); err != nil {
 			t.Fatal(err)
 		}
@@ -161,7 +160,7 @@ func testLife(t *testing.T, h Hierarchies) {
 	if err := left.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = left.Process.Kill() }) // dead already unless the test failed
+	t.Cleanup(func() { _ = left.Process.Kill() }) // it has exited already unless the test failed
 	for _, m := range h.mounts() {
 		dir := filepath.Join(m, tree.Parent(p), "ctr")
 		if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(left.Process.Pid)),
@@ -171,7 +170,7 @@ func testLife(t *testing.T, h Hierarchies) {
 	}
 	shares := func() string {
 		if h.V1["cpu"] == "" {
-			return "2" // of this machine's cgroup v2, that has no cpu controller
+			return "2" // without the cpu controller there is nothing to read
 		}
 		return read(t, filepath.Join(h.V1["cpu"], tree.Parent(p), "cpu.shares"))
 	}
@@ -239,8 +238,9 @@ func TestMissingHierarchyIsRecreated(t *testing.T) {
 	}
 }
 
-// TestReducePodMakesNothing: a cgroup that is reduced may have been removed in part, and is not made again.
-func TestReducePodMakesNothing(t *testing.T) {
+// TestReducePodCreatesNothing: the cgroup of a terminated pod may have been removed in part. ReducePod does not create
+// it again.
+func TestReducePodCreatesNothing(t *testing.T) {
 	h := v1Machine(t)
 	tree := liveTree(t, h, plain)
 	if err := tree.EnsureRoot(Values{}); err != nil {
@@ -265,8 +265,9 @@ func TestReducePodMakesNothing(t *testing.T) {
 	}
 }
 
-// What an agent made that died, or failed, before it had written the values, is given
-// them when the pod begins, and not when it is looked at while it lives.
+// An agent may exit or fail after it has created a cgroup and before it has written the values.
+// MakePod writes them when the pod starts. EnsurePod, which is called for running pods, does not
+// change an existing cgroup.
 func TestExistingCgroupGetsValues(t *testing.T) {
 	h := v1Machine(t)
 	opts := plain
@@ -326,7 +327,7 @@ func TestKernelAcceptsValuesV2(t *testing.T) {
 	if err := tree.UpdateQoS(BurstableCPU(all)); err != nil {
 		t.Fatal(err)
 	}
-	if err := tree.RaiseQoS(BurstableCPU(all) / 2); err != nil { // it has more
+	if err := tree.RaiseQoS(BurstableCPU(all) / 2); err != nil { // not applied, since the class has more
 		t.Fatal(err)
 	}
 	root := filepath.Join(h.Unified, tree.pods.path(Cgroupfs))
@@ -353,8 +354,7 @@ func TestKernelAcceptsValuesV2(t *testing.T) {
 	}
 }
 
-// TestWritesV2 writes into fixture files: the machine at hand may lack the
-// controllers.
+// TestWritesV2 writes to fixture files, because the machine may lack the controllers.
 func TestWritesV2(t *testing.T) {
 	mount := t.TempDir()
 	tree, err := New(Config{Driver: Cgroupfs, Hierarchies: Hierarchies{Unified: mount}, Pod: plain})
@@ -393,7 +393,7 @@ func TestWritesV2(t *testing.T) {
 	}
 }
 
-// fakeUnits behaves as systemd does: it makes the directories of a slice.
+// fakeUnits creates the directories of a slice, as systemd does.
 type fakeUnits struct {
 	h       Hierarchies
 	running map[string]Values
@@ -466,7 +466,7 @@ func TestDetectMissingControllers(t *testing.T) {
 	}
 }
 
-// What was left as it was is no operation.
+// Calls that change nothing are not observed.
 func TestObserve(t *testing.T) {
 	tree := liveTree(t, v1Machine(t), plain)
 	if err := tree.EnsureRoot(Values{}); err != nil {
@@ -490,7 +490,7 @@ func TestObserve(t *testing.T) {
 	}
 }
 
-// Users are shown why a pod has no cgroup in upstream's words.
+// The error for events and statuses has upstream's text.
 func TestMakePodError(t *testing.T) {
 	dir := t.TempDir()
 	tree, err := New(Config{Driver: Cgroupfs, Hierarchies: Hierarchies{V1: map[string]string{"cpu": dir}}})
@@ -519,7 +519,7 @@ func TestMakePodError(t *testing.T) {
 	}
 }
 
-// TestEnableControllers: every one in whose files values are written, if the kernel has it.
+// TestEnableControllers: every available controller whose files are written is enabled.
 func TestEnableControllers(t *testing.T) {
 	parity.ProvesPart(t, 2, "RES-06")
 	for _, tc := range []struct{ have, on, last string }{

@@ -16,7 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unlimitedMemory is the value from which a v1 memory limit means no limit. It shows the largest multiple of a page.
+// unlimitedMemory is the value from which a v1 memory limit means no limit. The kernel shows the largest multiple of
+// the page size.
 const unlimitedMemory = 1 << 62
 
 // ticks is the number of clock ticks per second, the unit of user and system time in cgroup v1. It is the same on all
@@ -83,10 +84,10 @@ type Stall struct {
 	Total                time.Duration
 }
 
-// Detail tells how much of the usage is read.
+// Detail selects how much of the usage is read.
 type Detail int
 
-// The details.
+// The levels of detail.
 const (
 	Core Detail = iota // CPU time and memory
 	Full

@@ -19,8 +19,8 @@ var usageFiles = []string{
 	"memory.swap.max", "memory.usage_in_bytes", "pids.current", "pids.max",
 }
 
-// FuzzUsage reads usage from files in which anything may stand: kernels differ,
-// and a container with a cgroup tree of its own may show what it likes.
+// FuzzUsage reads usage from files with arbitrary content: kernels differ, and a container with its
+// own cgroup tree controls what it shows.
 func FuzzUsage(f *testing.F) {
 	f.Add("usage_usec 5\nuser_usec 3\nnr_periods 7\n", "max 100000", "12345")
 	f.Add("some avg10=0.50 avg60=0.00 avg300=0.00 total=2000000\nfull avg10=x", "8:0 rbytes=4096 wbytes=8192 rios=1",

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A group may go while it is read: the kernel says of its files that there is no such
-// device. Nothing is wrong then, and nothing is known of it.
+// A cgroup may be removed while it is read: reads of open files then fail with ENODEV. Usage
+// returns ErrNotExist.
 func TestUsageOfRemovedCgroup(t *testing.T) {
 	h := v1Machine(t)
 	tree := liveTree(t, h, plain)

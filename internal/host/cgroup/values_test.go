@@ -56,12 +56,12 @@ func TestPodValues(t *testing.T) {
 		{"limits on all bind the pod",
 			v1.PodSpec{Containers: []v1.Container{ctr(list("cpu", "100m"), both), ctr(list("cpu", "100m"), both)}}, nil,
 			Values{CPUShares: 204, CPUQuota: 100000, CPUPeriod: 100000, Memory: 128 << 20}},
-		{"nor does it where an init container has none",
+		{"an init container with only requests leaves the pod unlimited",
 			v1.PodSpec{
 				InitContainers: []v1.Container{ctr(list("cpu", "50m"), nil)},
 				Containers:     []v1.Container{ctr(list("cpu", "100m"), both)},
 			}, nil, Values{CPUShares: 102}},
-		{"nor where the limit of one is zero",
+		{"a limit of zero leaves the pod unlimited",
 			v1.PodSpec{
 				Containers: []v1.Container{ctr(list("cpu", "100m"), both), ctr(nil, list("cpu", "0", "memory", "0"))},
 			}, nil, Values{CPUShares: 102}},
@@ -79,7 +79,7 @@ func TestPodValues(t *testing.T) {
 			Values{CPUShares: 102},
 		},
 		{
-			"so does a sidecar",
+			"a sidecar without limits leaves the pod unlimited",
 			v1.PodSpec{
 				InitContainers: []v1.Container{{RestartPolicy: ptr.To(v1.ContainerRestartPolicyAlways)}},
 				Containers:     []v1.Container{ctr(list("cpu", "100m"), both)},
@@ -99,7 +99,7 @@ func TestPodValues(t *testing.T) {
 				EphemeralContainers: []v1.EphemeralContainer{{}},
 			}, nil,
 			Values{CPUShares: 512, CPUQuota: 50000, CPUPeriod: 100000, Memory: 64 << 20}},
-		{"nor do they where the limits are burstable",
+		{"ephemeral containers do not limit a burstable pod",
 			v1.PodSpec{
 				Containers:          []v1.Container{ctr(list("cpu", "100m"), both)},
 				EphemeralContainers: []v1.EphemeralContainer{{}},
@@ -163,7 +163,7 @@ func TestHugePagesWithoutRequest(t *testing.T) {
 	if fmt.Sprint(v.HugePages) != "map[2097152:6291456 1073741824:0]" {
 		t.Errorf("huge pages = %v", v.HugePages)
 	}
-	// Those of containers add up, the largest of the init containers counts, and so does what the pod itself takes.
+	// The requests of the containers are added. The largest request of an init container and the overhead count, too.
 	both := &v1.Pod{Spec: v1.PodSpec{
 		Overhead:       list("hugepages-2Mi", "2Mi"),
 		InitContainers: []v1.Container{ctr(list("hugepages-1Gi", "1Gi"), list("hugepages-1Gi", "1Gi"))},
@@ -305,8 +305,8 @@ func TestBurstableCPU(t *testing.T) {
 	}
 }
 
-// recorded reads the pods that were run under upstream, by class, and the values
-// that it wrote for them: controller, cgroup, file to value.
+// recorded reads the pods that were run with the upstream kubelet, by QoS class, and the values
+// that it wrote, by controller, cgroup and file.
 func recorded(t *testing.T) (map[v1.PodQOSClass]*v1.Pod, map[[3]string]string) {
 	t.Helper()
 	text, err := os.ReadFile("testdata/pods.yaml")

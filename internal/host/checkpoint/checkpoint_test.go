@@ -17,7 +17,7 @@ func TestPut(t *testing.T) {
 	}{
 		{"for the owner alone", "one", How{}, 0o600},
 		{"with a mode of its own, over the one before", "two", How{Mode: 0o644}, 0o644},
-		{"written down", "three", How{Mode: 0o400, Sync: true}, 0o400},
+		{"synced to the disk", "three", How{Mode: 0o400, Sync: true}, 0o400},
 		{"over one without write permission", "four", How{}, 0o600},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -31,7 +31,7 @@ func TestPut(t *testing.T) {
 			}
 		})
 	}
-	// What cannot be put in place leaves nothing behind.
+	// A failed Put leaves no temporary file.
 	if err := os.Mkdir(filepath.Join(dir, "taken"), 0o700); err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestBackoffDoublesUpToItsLast(t *testing.T) {
+func TestBackoffDoublesUpToMaximum(t *testing.T) {
 	b := Backoff(500*time.Millisecond, 5*time.Second)
 	var got []time.Duration
 	for copied := b; len(got) < 6; {

@@ -1,3 +1,3 @@
-// Package footprint returns memory of the agent to the machine after a busy time, such as the start. [Tidier] is
-// notified of each change, and finds the lulls by itself. It has no lock.
+// Package footprint returns unused memory of the agent to the machine after a busy period, such as the start. A
+// [Tidier] is notified of each change, and detects idle periods by itself. It has no lock.
 package footprint

@@ -11,18 +11,20 @@ import (
 )
 
 const (
-	// calm is how long after the last change nothing of it is under way any more.
+	// calm is the time without a change after which the agent counts as idle.
 	calm = 10 * time.Second
-	// tidyPeriod is the longest time between two tidyings. Rare work leaves garbage too, and some nodes are never calm.
+	// tidyPeriod is the maximum time between two releases of memory. Rare work leaves garbage, too, and on some nodes
+	// the agent is never idle.
 	tidyPeriod = 10 * time.Minute
 
-	// Garbage that may pile up before a collection, in percent of what is in use. In a calm time earlier collections
-	// cost nothing, and the memory is of use to others. In a busy time more than the default fragments the heap.
+	// The garbage collection targets (GOGC): the amount of garbage that starts a collection, in percent of the live
+	// heap. While the agent is idle, earlier collections are cheap, and other processes can use the memory. While it
+	// is busy, a value above the default would fragment the heap.
 	busyGarbage = 100
 	calmGarbage = 50
 )
 
-// Tidier returns memory of the agent that was used by the start, or by a busy time.
+// Tidier returns memory that the agent used during the start or another busy period.
 type Tidier struct {
 	log     *slog.Logger
 	stirred chan struct{} // capacity 1: something has changed
@@ -35,11 +37,11 @@ func New(log *slog.Logger) *Tidier { return &Tidier{log: log, stirred: make(chan
 func (t *Tidier) Stir() {
 	select {
 	case t.stirred <- struct{}{}:
-	default: // one waiting report says all there is to say
+	default: // one pending report is enough
 	}
 }
 
-// Run tidies in each lull until ctx ends. It is to begin when the start is over.
+// Run releases memory in each idle period until ctx ends. It is started when the start of the agent is complete.
 func (t *Tidier) Run(ctx context.Context) error {
 	garbage := func(percent int) { debug.SetGCPercent(percent) }
 	if os.Getenv("GOGC") != "" { // set by the operator
@@ -56,8 +58,8 @@ func (t *Tidier) Run(ctx context.Context) error {
 	return nil
 }
 
-// lulls calls begin when a busy time begins, as with lulls itself, and end when it has ended, and at least once in each
-// period. It ends with ctx, or when end fails.
+// lulls calls begin when a busy period begins, which the call of lulls does, too. It calls end when the period is over,
+// and at least once in each tidyPeriod. It returns when ctx ends or end fails.
 func (t *Tidier) lulls(ctx context.Context, begin func(), end func() error) error {
 	since := time.Now()
 	begin()
@@ -70,7 +72,7 @@ func (t *Tidier) lulls(ctx context.Context, begin func(), end func() error) erro
 		case <-timer.C:
 		}
 		select {
-		case <-t.stirred: // and more may come
+		case <-t.stirred: // more changes may follow
 			if time.Since(since) < tidyPeriod {
 				timer.Reset(calm)
 				continue

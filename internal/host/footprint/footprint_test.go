@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-func TestLullsAreTheEndsOfBusyTimes(t *testing.T) {
+func TestLullsFollowBusyPeriods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New(nil)
 		begin := time.Now()
@@ -22,15 +22,15 @@ func TestLullsAreTheEndsOfBusyTimes(t *testing.T) {
 				func() error { at = append(at, time.Since(begin)); return nil })
 		}()
 		until := func(d time.Duration) { time.Sleep(d - time.Since(begin)) }
-		until(time.Minute) // the start is a busy time
-		for range 25 {     // and this one lasts from 1m0s to 1m24s
+		until(time.Minute) // the first busy period ends after ten seconds
+		for range 25 {     // the second one lasts from 1m0s to 1m24s
 			l.Stir()
 			time.Sleep(time.Second)
 		}
 		until(3 * time.Minute)
 		l.Stir() // a single change
 		until(20 * time.Minute)
-		for range 1500 { // and one that does not end for 25 minutes
+		for range 1500 { // a busy period of 25 minutes
 			l.Stir()
 			time.Sleep(time.Second)
 		}
@@ -38,9 +38,9 @@ func TestLullsAreTheEndsOfBusyTimes(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		// a look each ten seconds finds that it is over
+		// whether a busy period is over is checked every ten seconds
 		want := []time.Duration{10 * time.Second, 100 * time.Second, 190 * time.Second,
-			13*time.Minute + 10*time.Second} // nothing for ten minutes
+			13*time.Minute + 10*time.Second} // ten minutes without a change
 		if len(at) != 7 || !slices.Equal(at[:4], want) {
 			t.Fatalf("lulls at %v, want first %v and three more", at, want)
 		}
@@ -48,7 +48,7 @@ func TestLullsAreTheEndsOfBusyTimes(t *testing.T) {
 			!slices.Equal(busy[:4], want) {
 			t.Fatalf("busy from %v, want first %v and three more", busy, want)
 		}
-		for i := 4; i < len(busy); i++ { // the last one begins anew whenever it was taken for ended
+		for i := 4; i < len(busy); i++ { // the last busy period begins again after each call of end
 			if pause := busy[i] - at[i]; pause < 0 || pause > time.Second {
 				t.Errorf("busy again after %v", pause)
 			}
@@ -61,7 +61,7 @@ func TestLullsAreTheEndsOfBusyTimes(t *testing.T) {
 	})
 }
 
-func TestLullsEndWithAFailure(t *testing.T) {
+func TestLullsReturnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		failed := errors.New("no such advice")
 		if err := New(nil).lulls(t.Context(), func() {}, func() error { return failed }); !errors.Is(err, failed) {

@@ -17,10 +17,10 @@ func DropInText(delay time.Duration) string {
 // Allow writes the drop-in in dir with this maximum delay. It becomes effective when logind reloads its configuration.
 func Allow(dir string, delay time.Duration) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("let the login manager wait: %w", err)
+		return fmt.Errorf("increase maximum delay of logind: %w", err)
 	}
 	if err := checkpoint.Put(DropIn(dir), []byte(DropInText(delay)), checkpoint.How{Mode: 0o644}); err != nil {
-		return fmt.Errorf("let the login manager wait: %w", err)
+		return fmt.Errorf("increase maximum delay of logind: %w", err)
 	}
 	return nil
 }

@@ -8,8 +8,8 @@ import (
 	"keelson/test/kit/logind"
 )
 
-// TestLateInhibitorLock gives up on a lock at about the moment when it is granted, and
-// closes the connection: no lock is held then, whichever of the two came first.
+// TestLateInhibitorLock cancels the request for a lock at about the moment when it is granted, and
+// closes the connection. No lock is held then, regardless of which of the two came first.
 func TestLateInhibitorLock(t *testing.T) {
 	bus := logind.StartBus(t)
 	t.Setenv("DBUS_SYSTEM_BUS_ADDRESS", bus.Address)

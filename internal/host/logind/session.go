@@ -25,8 +25,8 @@ type Session struct {
 func Dial(ctx context.Context) (*Session, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	// The context of the connection is not ctx. A bus that accepts the connection without answering is bounded by the
-	// timeout, too.
+	// The context of the connection is not ctx. The timeout also applies to a bus that accepts the connection and
+	// does not answer.
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	waiting := context.AfterFunc(ctx, end)
 	conn, err := dbus.ConnectSystemBus(dbus.WithContext(life),
@@ -118,7 +118,7 @@ func (s *Session) property(ctx context.Context, name string, into any) error {
 		name,
 	).Store(into)
 	if err != nil {
-		return fmt.Errorf("ask the login manager for %s: %w", name, err)
+		return fmt.Errorf("read property %s of logind: %w", name, err)
 	}
 	return nil
 }
@@ -137,7 +137,7 @@ func (s *Session) Delay(ctx context.Context) (lock io.Closer, err error) {
 		s.late.Go(func() { closeLate(call) })
 	}
 	if err != nil {
-		return nil, fmt.Errorf("take a lock against shutdown: %w", err)
+		return nil, fmt.Errorf("take inhibitor lock: %w", err)
 	}
 	return lock, nil
 }
@@ -161,7 +161,7 @@ func lockOf(call *dbus.Call) (io.Closer, error) {
 		return nil, err
 	}
 	unix.CloseOnExec(int(fd)) // otherwise child processes would hold the lock
-	return os.NewFile(uintptr(fd), "lock against shutdown"), nil
+	return os.NewFile(uintptr(fd), "inhibitor lock"), nil
 }
 
 // Reload makes logind reload its configuration. It returns before that is done.
@@ -170,7 +170,7 @@ func (s *Session) Reload(ctx context.Context) error {
 	defer cancel()
 	if err := s.conn.Object(systemdName, systemdPath).CallWithContext(ctx, systemdFace+".KillUnit", 0, unit, "all",
 		reread).Store(); err != nil {
-		return fmt.Errorf("have the login manager read its settings: %w", err)
+		return fmt.Errorf("reload configuration of logind: %w", err)
 	}
 	return nil
 }

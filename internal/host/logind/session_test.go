@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestDialTimeout takes connections and never answers, as one that is stopped
-// does: a dialer of it can still end.
+// TestDialTimeout: a bus that accepts connections and never answers, as a stopped process does,
+// does not block Dial when its context ends.
 func TestDialTimeout(t *testing.T) {
 	dir, err := os.MkdirTemp("", "bus") // paths of sockets are short
 	if err != nil {
@@ -35,7 +35,7 @@ func TestDialTimeout(t *testing.T) {
 		}
 		defer c.Close()
 		buf := make([]byte, 1)
-		if _, err := io.ReadFull(c, buf); err != nil { // the dialler has begun to speak
+		if _, err := io.ReadFull(c, buf); err != nil { // the client has sent its first byte
 			hungUp <- err
 			return
 		}

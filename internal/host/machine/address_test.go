@@ -82,12 +82,12 @@ func TestAddresses(t *testing.T) {
 			Lookup: resolves("fd00::2"),
 			Routes: both,
 		}, "[fd00::2]"},
-		{"all zeros only states the family", AddressInput{
+		{":: only selects the family", AddressInput{
 			NodeIPs: ips("::"),
 			Name:    "n",
 			Lookup:  resolves("198.51.100.7", "fd00::2"),
 		}, "[fd00::2]"},
-		{"of IPv4 as well", AddressInput{
+		{"0.0.0.0 only selects the family", AddressInput{
 			NodeIPs: ips("0.0.0.0"),
 			Name:    "n",
 			Lookup:  resolves("fd00::2", "198.51.100.7"),
@@ -118,7 +118,7 @@ func TestAddresses(t *testing.T) {
 			Routes:  both,
 		}, "[fd00::2]"},
 		{"an IPv6 route serves where there is no other", AddressInput{Name: "n", Routes: both[1:]}, "[fd00::2]"},
-		{"nothing leads anywhere", AddressInput{Name: "n"}, "no interface with a default route"},
+		{"no default route", AddressInput{Name: "n"}, "no interface with a default route"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			tc.in.Interfaces = ifs
@@ -134,8 +134,9 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// The family that the node began with is its family until it is started with
-// another: a machine that loses it has no address, rather than one of the other.
+// The address family of --node-ip is not changed: if the machine loses its address of that family,
+// the node has no address. An address of the other family is used only after a restart with another
+// --node-ip.
 func TestAddressFamilyAfterRestart(t *testing.T) {
 	parity.Proves(t, "NODE-43")
 	before := []Interface{{Name: "eth0", Up: true, Addrs: ips("192.0.2.2", "fd00::2")}}

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// BootedAt is when the machine was started; the zero time if it cannot be read.
+// BootedAt returns when the machine was booted, or the zero time if that cannot be read.
 func BootedAt() time.Time {
 	var up unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &up); err != nil {

@@ -14,9 +14,9 @@ import (
 // span is an address range.
 type span struct{ from, to uintptr }
 
-// ForgetProgram drops the pages of the executable from this process's memory. Pages that are used are loaded again from
-// the page cache. The start of the agent touches nearly all pages of a large executable, which then count as used
-// memory, all the more if the kernel maps huge pages, which is disabled. Modified pages are kept.
+// ForgetProgram drops the pages of the executable from this process's memory. Pages that are used again are loaded from
+// the page cache. The start of the agent touches nearly all pages of its large executable, and they count as used
+// memory. Huge pages would make this worse, so they are disabled for these mappings. Modified pages are kept.
 func ForgetProgram() error {
 	exe, err := os.Readlink("/proc/self/exe")
 	if err != nil {

@@ -2,7 +2,7 @@ package machine
 
 import "testing"
 
-// FuzzTables reads the kernel's tables of disks and of network traffic.
+// FuzzTables parses arbitrary tables of disks and of network traffic.
 func FuzzTables(f *testing.F) {
 	f.Add("   8       0 sda 1 2 3 4 5 6 7 8 9 10 11 12\n")
 	f.Add("Inter-|   Receive  |  Transmit\n eth0: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n")

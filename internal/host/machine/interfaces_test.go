@@ -15,8 +15,8 @@ import (
 	"keelson/test/kit/need"
 )
 
-// inOwnNetwork runs f in a network of its own, with n interfaces that each have
-// addresses of both families, and one between two ends.
+// inOwnNetwork runs f in a new network namespace with n interfaces that have addresses of both
+// families, and a point-to-point address.
 func inOwnNetwork(t *testing.T, n int, f func()) {
 	t.Helper()
 	need.Root(t, "a network namespace")
@@ -25,7 +25,7 @@ func inOwnNetwork(t *testing.T, n int, f func()) {
 		need.Skip(t, "this machine has no ip command")
 	}
 	done := make(chan struct{})
-	go func() { // its thread ends with it, and the network with the thread
+	go func() { // its thread ends with it, and the network namespace with the thread
 		defer close(done)
 		runtime.LockOSThread()
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
@@ -41,7 +41,7 @@ func inOwnNetwork(t *testing.T, n int, f func()) {
 			}
 			batch += fmt.Sprintf("link set a%d up\n", i)
 		}
-		cmd := exec.Command(ip, "-batch", "-") // a child of this thread: in its network
+		cmd := exec.Command(ip, "-batch", "-") // in the network namespace of this thread
 		cmd.Stdin = strings.NewReader(batch)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("make interfaces: %v\n%s", err, out)
@@ -83,8 +83,7 @@ func TestInterfaces(t *testing.T) {
 	})
 }
 
-// TestInterfacesCost: ten times the interfaces take about ten
-// times the memory, not a hundred times.
+// TestInterfacesCost: the memory for the call is linear in the number of interfaces, not quadratic.
 func TestInterfacesCost(t *testing.T) {
 	cost := func(n int) (bytes uint64) {
 		inOwnNetwork(t, n, func() {

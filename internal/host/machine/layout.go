@@ -50,7 +50,7 @@ func ReadLayout(fsys fs.FS, of Info) (Layout, error) {
 	return t, nil
 }
 
-// OnlineCPUs are the numbers of the processors.
+// OnlineCPUs returns the numbers of the online CPUs.
 func (t Layout) OnlineCPUs() cpuset.CPUSet {
 	var ids []int
 	for _, c := range t.CPUs {

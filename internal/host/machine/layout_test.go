@@ -32,7 +32,7 @@ func TestReadLayout(t *testing.T) {
 		n.Distances[2] != 12 {
 		t.Errorf("%+v", n)
 	}
-	// One cache for all of a node says nothing: the socket counts.
+	// A cache that all CPUs of the NUMA node share is not used: Cache is the socket then.
 	m.Caches = 1
 	if l, err = ReadLayout(m.Files(), Info{}); err != nil || l.CPUs[15].Cache != 1 || l.CPUs[15].Node != 3 {
 		t.Errorf("%+v, %v", l.CPUs[15], err)

@@ -13,7 +13,7 @@ import (
 
 func file(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }
 
-// debian is a machine as it was found; the tests below take pieces away.
+// debian has the files of a real machine. Tests remove some of them.
 func debian() fstest.MapFS {
 	return fstest.MapFS{
 		"sys/devices/system/cpu/online": file("0-1\n"),
@@ -57,7 +57,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// As many processes can be as the lower of the kernel's two limits allows.
+// The maximum number of processes is the lower one of the two kernel limits.
 func TestReadPIDs(t *testing.T) {
 	parity.ProvesPart(t, 5, "RES-13")
 	for _, c := range []struct {
@@ -195,8 +195,8 @@ func TestReadIdleTime(t *testing.T) {
 	}
 }
 
-// The kernel shows eight numbers received and eight sent. Loopback, and interfaces that are a
-// container's other end, do not count.
+// The kernel shows eight numbers received and eight sent. Loopback and the host ends of the
+// interfaces of containers do not count.
 func TestParseTraffic(t *testing.T) {
 	parity.ProvesPart(t, 5, "SRV-37")
 	got := parseTraffic("Inter-|   Receive                |  Transmit\n" +

@@ -18,7 +18,7 @@ import (
 	"keelson/test/kit/need"
 )
 
-// saved is what a program says is in its tables.
+// saved returns the output of iptables-save or ip6tables-save.
 func saved(t *testing.T, program string) string {
 	t.Helper()
 	out, err := exec.Command(program + "-save").CombinedOutput()
@@ -28,8 +28,8 @@ func saved(t *testing.T, program string) string {
 	return string(out)
 }
 
-// TestChainsAreCreatedOnce uses the packet filter of a network of its own. What is
-// expected is what upstream's kubelet v1.36.3 was seen to leave.
+// TestChainsAreCreatedOnce runs in a new network namespace. The expected rules are those that
+// upstream's kubelet v1.36.3 creates.
 func TestChainsAreCreatedOnce(t *testing.T) {
 	need.Root(t, "a network namespace")
 	for _, p := range []string{"iptables", "ip6tables"} {
@@ -37,7 +37,7 @@ func TestChainsAreCreatedOnce(t *testing.T) {
 			need.Skip(t, "this machine has no iptables", err)
 		}
 	}
-	runtime.LockOSThread() // for good: the thread ends with the goroutine
+	runtime.LockOSThread() // not unlocked: the thread ends with the goroutine
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		need.Skip(t, "this kernel makes no network namespaces", err)
 	}
@@ -72,8 +72,8 @@ func TestChainsAreCreatedOnce(t *testing.T) {
 	}
 }
 
-// TestFailureIsLoggedOnce: a machine without the programs is asked again, and
-// runs on.
+// TestFailureIsLoggedOnce: if the programs are missing, they are tried again every period, and the
+// error is logged once.
 func TestFailureIsLoggedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -93,7 +93,7 @@ func TestFailureIsLoggedOnce(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		// Each time one look.
+		// One call for each check.
 		if asked["iptables"] != 11 || asked["ip6tables"] != 11 {
 			t.Errorf("asked %v", asked)
 		}
@@ -103,17 +103,17 @@ func TestFailureIsLoggedOnce(t *testing.T) {
 	})
 }
 
-// TestXtablesLockHeld: others may hold the tables' lock for longer than a
-// look may take. What could not be looked for may be there.
+// TestXtablesLockHeld: another process may hold the xtables lock for longer than the timeout of a
+// check. A chain or rule is not created if its check failed, because it may exist.
 func TestXtablesLockHeld(t *testing.T) {
 	status := func(code int) error {
 		err := exec.Command("sh", "-c", fmt.Sprint("exit ", code)).Run()
 		return fmt.Errorf("run iptables: %w", err)
 	}
 	for code, want := range map[int]string{
-		1: "-S -N -S -N -C -A -C -I -C -I", // nothing is there
-		4: "-S",                            // the lock was not to be had
-		3: "-S",                            // the program does not fit the kernel
+		1: "-S -N -S -N -C -A -C -I -C -I", // nothing exists
+		4: "-S",                            // the lock is held by another process
+		3: "-S",                            // the program is not compatible with the kernel
 	} {
 		var called []string
 		k := New(Config{

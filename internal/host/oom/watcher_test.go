@@ -23,7 +23,7 @@ import (
 func TestParse(t *testing.T) {
 	const memcg = "3,1000,5,-;oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,oom_memcg=/" +
 		"kubepods/pod1,task_memcg=/kubepods/pod1/c,task=stress,pid=77,uid=0"
-	// Of the whole machine, whatever cgroup the process was in.
+	// A kill for the whole machine, although the process is in the cgroup of a pod.
 	const pod = "6,1000,5,-;oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0,global_oom," +
 		"task_memcg=/kubepods/pod1/c,task=java,pid=78,uid=0"
 	global := func(task string) string {
@@ -37,7 +37,7 @@ func TestParse(t *testing.T) {
 		global("a b,pid=1"):               {"a b,pid=1", 1234, "/", true},
 		global("x,task=y"):                {"x,task=y", 1234, "/", true},
 		global("x,oom_memcg=/,task=y"):    {"x,oom_memcg=/,task=y", 1234, "/", true},
-		"14" + global("tail")[1:]:         {}, // a program pretends to be the kernel
+		"14" + global("tail")[1:]:         {}, // not logged by the kernel
 		"6,1,2,-;Killed process 5 (tail)": {},
 		"oom-kill:constraint=x":           {},
 		"":                                {},
@@ -58,7 +58,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// records is a log with these records, each an error if it is one.
+// records is a kernel log. An item of left is a record, or an error that Read returns.
 type records struct {
 	mu     sync.Mutex
 	left   []any
@@ -136,10 +136,10 @@ func TestWithoutKernelLog(t *testing.T) {
 	}
 }
 
-// eats names the variable that has this program be the one that is killed.
+// eats is the environment variable that makes the test binary the process that is killed.
 const eats = "KEELSON_TEST_EATS_IN"
 
-// eat takes memory in a cgroup until it is killed.
+// eat allocates memory in a cgroup until the process is killed.
 func eat(t *testing.T, procs string) {
 	if err := os.WriteFile(procs, []byte(fmt.Sprint(os.Getpid())), 0o644); err != nil {
 		t.Fatal(err)
@@ -151,8 +151,8 @@ func eat(t *testing.T, procs string) {
 	t.Fatal("not killed with ", len(held))
 }
 
-// TestParseKernelMessages has the kernel kill a process for the limit of its cgroup, and
-// finds it in the log.
+// TestParseKernelMessages: the kernel kills a process at the memory limit of its cgroup, and the
+// Watcher reports it.
 func TestParseKernelMessages(t *testing.T) {
 	if procs := os.Getenv(eats); procs != "" {
 		eat(t, procs)
@@ -188,7 +188,7 @@ func TestParseKernelMessages(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- w.Run(ctx) }()
 	<-opened
-	// The kernel passes over some of many kills within seconds, of whichever process.
+	// The kernel limits the rate of these messages, so that kills of other processes may suppress some.
 	ours, reported := map[int]bool{}, false
 	for try := 0; !reported && try < 10; try++ {
 		cmd := exec.Command("/proc/self/exe", "-test.run=^TestParseKernelMessages$")
@@ -211,7 +211,7 @@ func TestParseKernelMessages(t *testing.T) {
 		}
 	}
 	if !reported {
-		t.Errorf("no kill was reported of of %v", ours)
+		t.Errorf("no kill was reported of %v", ours)
 	}
 	stop()
 	if err := <-done; err != nil {

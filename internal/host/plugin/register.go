@@ -22,8 +22,8 @@ type plugin struct {
 }
 
 // register gets the information of the plugin behind a socket, registers it with its handler, and notifies it of the
-// result. If the notification fails, the plugin is deregistered, because it does not know that it is registered, or its
-// socket is gone. own ends with the socket, ctx with the agent.
+// result. If the notification fails, the plugin is deregistered, because it has not received the result, or its socket
+// was removed. own ends with the socket, ctx with the agent.
 func (w *Watcher) register(ctx, own context.Context, s *socket) (*plugin, error) {
 	conn, err := w.dial(own, s.path)
 	if err != nil {
@@ -112,7 +112,7 @@ func (w *Watcher) validate(path string, info *registerapi.PluginInfo) (*plugin, 
 		p.endpoint = path
 	}
 	if !filepath.IsAbs(p.endpoint) {
-		return nil, fmt.Errorf("RegisterPlugin error -- plugin %s serves at %q, which is no path", info.Name,
+		return nil, fmt.Errorf("RegisterPlugin error -- plugin %s serves at %q, which is not an absolute path", info.Name,
 			info.Endpoint)
 	}
 	err := w.guard(func() error { return handler.Validate(info.Name, p.endpoint, info.SupportedVersions) })

@@ -51,7 +51,7 @@ type Watcher struct {
 	life       context.Context          // of Run; nil before it
 	sockets    map[string]*socket       // that exist, by path
 	registered map[string]*registration // by path; a plugin whose socket was removed until it is deregistered
-	full       bool                     // that there are too many sockets was logged
+	full       bool                     // it was logged that there are too many sockets
 }
 
 // registration is a registered plugin and the socket by which it was found.
@@ -113,8 +113,8 @@ func (w *Watcher) Run(ctx context.Context) error {
 	return w.follow(ctx, watch.Events, watch.Errors, watch.Add)
 }
 
-// follow reads the directory on each event, and periodically if there are no events (events is nil) or not for all of
-// it.
+// follow reads the directory on each event. It reads it periodically if there are no events (events is nil), or if a
+// directory in it cannot be watched.
 func (w *Watcher) follow(
 	ctx context.Context, events <-chan fsnotify.Event, lost <-chan error, watch func(dir string) error,
 ) error {
@@ -163,14 +163,14 @@ func wait(
 	}
 }
 
-// scan reads the directory, which it creates if needed, and has the sockets registered that have come, and deregistered
-// that are gone. It returns an error if the directory could not be read or watched completely.
+// scan reads the directory, which it creates if needed. It requests the registration of new sockets and the
+// deregistration of removed ones. It returns an error if the directory could not be read or watched completely.
 func (w *Watcher) scan(watch func(dir string) error) error {
 	if err := os.MkdirAll(w.cfg.Dir, dirMode); err != nil {
 		return fmt.Errorf("make plugin registration directory: %w", err)
 	}
 	there := map[string]identity{}
-	var deaf error
+	var unwatched error
 	err := filepath.WalkDir(w.cfg.Dir, func(path string, e fs.DirEntry, err error) error {
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
@@ -184,7 +184,7 @@ func (w *Watcher) scan(watch func(dir string) error) error {
 		case e.IsDir():
 			// Before its entries are read, so that none is missed.
 			if err := watch(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				deaf = fmt.Errorf("watch %s: %w", path, err)
+				unwatched = fmt.Errorf("watch %s: %w", path, err)
 			}
 		case e.Type()&fs.ModeSocket != 0:
 			if id, err := identify(path); err == nil {
@@ -206,7 +206,7 @@ func (w *Watcher) scan(watch func(dir string) error) error {
 			w.addLocked(path, id)
 		}
 	}
-	return errors.Join(err, deaf)
+	return errors.Join(err, unwatched)
 }
 
 // identify returns the identity of a socket. Links are not followed, because their targets can change without an event.
@@ -237,7 +237,8 @@ func (w *Watcher) addLocked(path string, id identity) {
 	w.changedLocked(path)
 }
 
-// changedLocked has the plugin at a path registered or deregistered. A registration that is under way is cancelled.
+// changedLocked requests the registration or deregistration of the plugin at a path. A registration that is under way
+// is cancelled.
 func (w *Watcher) changedLocked(path string) {
 	w.work.ResetLocked(path)
 	w.work.CancelLocked(path)
@@ -288,8 +289,8 @@ func (w *Watcher) registrationLocked(path string, s *socket) reconcile.Attempt {
 	}
 }
 
-// deregistrationLocked returns the attempt to deregister a plugin, which is not repeated. It ends with the agent, and
-// not if the socket changes again.
+// deregistrationLocked returns the attempt to deregister a plugin, which is not repeated. It is cancelled when the
+// agent ends, but not when the socket changes again.
 func (w *Watcher) deregistrationLocked(path string, r *registration) reconcile.Attempt {
 	log, ctx := w.cfg.Log.With("socket", path), w.life
 	return reconcile.Attempt{

@@ -29,13 +29,13 @@ import (
 // testPlugin serves a registration socket and keeps the registration statuses.
 type testPlugin struct {
 	registerapi.UnimplementedRegistrationServer
-	info *registerapi.PluginInfo
-	hang chan struct{} // GetInfo waits for it; nil: not at all
-	deaf bool          // NotifyRegistrationStatus fails
+	info        *registerapi.PluginInfo
+	hang        chan struct{} // GetInfo waits for it; nil: it does not wait
+	failsNotify bool          // NotifyRegistrationStatus fails
 
 	mu       sync.Mutex
 	reported []*registerapi.RegistrationStatus
-	limits   map[string]time.Duration // by method: how long the caller waits
+	limits   map[string]time.Duration // by method: time until the deadline of the call
 	givenUp  int                      // responses after the caller's deadline
 }
 
@@ -72,19 +72,19 @@ func (p *testPlugin) NotifyRegistrationStatus(
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.reported = append(p.reported, s)
-	if p.deaf {
+	if p.failsNotify {
 		return nil, errors.New("what?")
 	}
 	return &registerapi.RegistrationStatusResponse{}, nil
 }
 
-func (p *testPlugin) heard() []*registerapi.RegistrationStatus {
+func (p *testPlugin) statuses() []*registerapi.RegistrationStatus {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.reported)
 }
 
-// serve has the plugin listen; its socket goes with it.
+// serve starts the plugin at a socket. The returned function stops it and removes the socket.
 func (p *testPlugin) serve(t *testing.T, path string) func() {
 	t.Helper()
 	l, err := net.Listen("unix", path)
@@ -99,14 +99,14 @@ func (p *testPlugin) serve(t *testing.T, path string) func() {
 	return stop
 }
 
-// testHandler keeps what it is asked, in order, and refuses by name.
+// testHandler records its calls in order, and returns the configured errors.
 type testHandler struct {
 	mu     sync.Mutex
 	log    []string
 	refuse map[string]error
-	slow   chan struct{}     // deregistrations take until it is closed; nil: no time
+	slow   chan struct{}     // deregistrations wait until it is closed; nil: they do not wait
 	taken  func(name string) // called in a registration; nil: not used
-	gone   map[string]error  // by name: whether a deregistration could do its work
+	gone   map[string]error  // by name: the error of the context at the deregistration
 }
 
 func (h *testHandler) add(format string, args ...any) {
@@ -156,14 +156,14 @@ func (h *testHandler) Deregister(ctx context.Context, name, endpoint string) err
 	return nil
 }
 
-type room struct {
+type rig struct {
 	t   *testing.T
 	dir string
 	h   *testHandler
 	w   *Watcher
 }
 
-func newRoom(t *testing.T, before func(dir string)) *room {
+func newRig(t *testing.T, before func(dir string)) *rig {
 	t.Helper()
 	base, err := os.MkdirTemp("", "plug")
 	if err != nil {
@@ -186,7 +186,7 @@ func newRoom(t *testing.T, before func(dir string)) *room {
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- w.Run(ctx) }()
-	r := &room{t, dir, h, w}
+	r := &rig{t, dir, h, w}
 	t.Cleanup(func() {
 		stop()
 		if err := <-done; err != nil {
@@ -198,7 +198,7 @@ func newRoom(t *testing.T, before func(dir string)) *room {
 	return r
 }
 
-func (r *room) until(what string, ok func() bool) {
+func (r *rig) until(what string, ok func() bool) {
 	r.t.Helper()
 	await.Until(r.t, what, func() (string, bool) { return fmt.Sprint("calls ", r.h.calls()), ok() })
 }
@@ -207,8 +207,8 @@ func info(kind, name string) *registerapi.PluginInfo {
 	return &registerapi.PluginInfo{Type: kind, Name: name, SupportedVersions: []string{"1.0.0"}}
 }
 
-// A plugin is validated, registered, notified, and deregistered when its socket goes;
-// a socket made anew is another plugin.
+// A plugin is validated, registered and notified, and deregistered when its socket is removed. A
+// recreated socket counts as another plugin.
 func TestRegisterAndDeregister(t *testing.T) {
 	parity.Proves(t, "PLUG-02", "PLUG-06", "PLUG-08", "SRV-67")
 	parity.ProvesPart(t, 2, "PLUG-10")
@@ -218,8 +218,8 @@ func TestRegisterAndDeregister(t *testing.T) {
 	parity.ProvesPart(t, 2, "PLUG-07")
 	parity.Differs(t, "PLUG-03", "0076")
 	early := &testPlugin{info: info("CSIPlugin", "early")}
-	r := newRoom(t, func(dir string) { early.serve(t, filepath.Join(dir, "early.sock")) })
-	r.until("the one that was there", func() bool { return len(early.heard()) == 1 })
+	r := newRig(t, func(dir string) { early.serve(t, filepath.Join(dir, "early.sock")) })
+	r.until("the one that was there", func() bool { return len(early.statuses()) == 1 })
 	if st, err := os.Stat(r.dir); err != nil || st.Mode().Perm() != 0o750 {
 		t.Errorf("directory: %v, %v", st.Mode(), err)
 	}
@@ -228,7 +228,7 @@ func TestRegisterAndDeregister(t *testing.T) {
 	late.info.Endpoint = "/somewhere/else.sock"
 	stop := late.serve(t, filepath.Join(r.dir, "late.sock"))
 	served := time.Now()
-	r.until("word", func() bool { return len(late.heard()) == 1 && late.heard()[0].PluginRegistered })
+	r.until("word", func() bool { return len(late.statuses()) == 1 && late.statuses()[0].PluginRegistered })
 	if took := time.Since(served); took > 9*time.Second {
 		t.Errorf("a socket was found after %v, as if the file system reported none", took)
 	}
@@ -245,21 +245,21 @@ func TestRegisterAndDeregister(t *testing.T) {
 		t.Errorf("calls %q, want %q", got, want)
 	}
 
-	// In a directory of its own, made later; and once more under the same name.
+	// A plugin in a subdirectory that is created later, whose socket is then recreated under the same name.
 	sub := filepath.Join(r.dir, "vendor")
 	if err := os.Mkdir(sub, 0o750); err != nil {
 		t.Fatal(err)
 	}
 	again := &testPlugin{info: info("DevicePlugin", "vendor.example/gpu")}
 	stop = again.serve(t, filepath.Join(sub, "gpu.sock"))
-	r.until("word", func() bool { return len(again.heard()) == 1 })
+	r.until("word", func() bool { return len(again.statuses()) == 1 })
 	next := &testPlugin{info: info("DevicePlugin", "vendor.example/gpu")}
 	if err := os.Rename(filepath.Join(sub, "gpu.sock"), filepath.Join(r.dir, ".old")); err != nil {
 		t.Fatal(err)
 	}
 	next.serve(t, filepath.Join(sub, "gpu.sock"))
-	r.until("word to the next", func() bool { return len(next.heard()) == 1 })
-	defer stop() // not sooner: it removes whatever socket is there under its name
+	r.until("word to the next", func() bool { return len(next.statuses()) == 1 })
+	defer stop() // not before: it would remove the new socket of the same name
 	calls := r.h.calls()
 	if got := calls[len(calls)-3:]; !slices.Equal(got, []string{"deregister vendor.example/gpu gpu.sock", "validate " +
 		"vendor.example/gpu gpu.sock [1.0.0]", "register vendor.example/gpu gpu.sock"}) {
@@ -275,7 +275,7 @@ func TestRegisterAndDeregister(t *testing.T) {
 	}
 	r.until("the figures of both", func() bool { return slices.Equal(shownSockets(t, reg, r.dir), wantSeries) })
 
-	// It counts as one of the actual ones from before its registration until its socket is gone.
+	// A plugin has the state actual_state_of_world from before its registration until its socket is removed.
 	begun, shown := make(chan struct{}), make(chan struct{})
 	r.h.mu.Lock()
 	r.h.taken = func(string) { begun <- struct{}{}; <-shown }
@@ -290,12 +290,12 @@ func TestRegisterAndDeregister(t *testing.T) {
 		t.Errorf("figures during the registration %q, want %q", got, withThird)
 	}
 	close(shown)
-	r.until("word to the third", func() bool { return len(third.heard()) == 1 && third.heard()[0].PluginRegistered })
+	r.until("word to the third", func() bool { return len(third.statuses()) == 1 && third.statuses()[0].PluginRegistered })
 	stop()
 	r.until("the figures without it", func() bool { return slices.Equal(shownSockets(t, reg, r.dir), wantSeries) })
 }
 
-// shownSockets are the figures of plugin_manager_total_plugins.
+// shownSockets returns the series of the metric plugin_manager_total_plugins.
 func shownSockets(t *testing.T, reg *prometheus.Registry, dir string) []string {
 	t.Helper()
 	got, err := reg.Gather()
@@ -311,9 +311,8 @@ func shownSockets(t *testing.T, reg *prometheus.Registry, dir string) []string {
 	return series
 }
 
-// What is no socket, what is hidden, and links are left alone. So is what is beside
-// the directory: drivers have their own sockets there, in plugins, and some answer
-// as a registration would.
+// Files that are not sockets, hidden files and symlinks are ignored. So are the sockets of drivers
+// in the directory plugins beside this one, although some of them serve the registration API.
 func TestOtherFilesAreIgnored(t *testing.T) {
 	parity.Proves(t, "PLUG-09")
 	parity.ProvesPart(t, 2, "PLUG-01")
@@ -322,7 +321,7 @@ func TestOtherFilesAreIgnored(t *testing.T) {
 	elsewhere := &testPlugin{info: info("CSIPlugin", "elsewhere")}
 	beside := &testPlugin{info: info("CSIPlugin", "beside")}
 	seen := &testPlugin{info: info("CSIPlugin", "seen")}
-	r := newRoom(t, nil)
+	r := newRig(t, nil)
 	r.until("the mode of the directory", func() bool {
 		st, err := os.Stat(r.dir)
 		return err == nil && st.Mode() == fs.ModeDir|0o750
@@ -340,13 +339,13 @@ func TestOtherFilesAreIgnored(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen.serve(t, filepath.Join(r.dir, "seen.sock"))
-	r.until("the one that counts", func() bool { return len(seen.heard()) == 1 })
-	if len(hidden.heard())+len(elsewhere.heard())+len(beside.heard()) > 0 || len(r.h.calls()) != 2 {
+	r.until("the one that counts", func() bool { return len(seen.statuses()) == 1 })
+	if len(hidden.statuses())+len(elsewhere.statuses())+len(beside.statuses()) > 0 || len(r.h.calls()) != 2 {
 		t.Errorf("calls: %q", r.h.calls())
 	}
 }
 
-// A rejected plugin gets the reason, and is asked again after a growing back-off.
+// A rejected plugin is notified of the reason, and is tried again with an increasing back-off.
 func TestRegistrationRetries(t *testing.T) {
 	parity.Proves(t, "PLUG-05")
 	parity.ProvesPart(t, 3, "PLUG-04")
@@ -355,7 +354,7 @@ func TestRegistrationRetries(t *testing.T) {
 	parity.ProvesPart(t, 2, "PLUG-07")
 	parity.ProvesPart(t, 2, "PLUG-14")
 	parity.Differs(t, "PLUG-03", "0076")
-	r := newRoom(t, nil)
+	r := newRig(t, nil)
 	r.h.refuse["validate liar"] = errors.New("too new")
 	r.h.refuse["register broken"] = errors.New("no node")
 	broken := &testPlugin{info: info("CSIPlugin", "broken")}
@@ -370,11 +369,11 @@ func TestRegistrationRetries(t *testing.T) {
 	} {
 		began := time.Now()
 		c.p.serve(t, filepath.Join(r.dir, c.p.info.Name+".sock"))
-		r.until("three tries of "+c.p.info.Name, func() bool { return len(c.p.heard()) >= 3 })
+		r.until("three tries of "+c.p.info.Name, func() bool { return len(c.p.statuses()) >= 3 })
 		if took := time.Since(began); took < 1500*time.Millisecond {
 			t.Errorf("three tries took %v, want half a second and a second between at least", took)
 		}
-		if got := c.p.heard()[0]; got.PluginRegistered || got.Error != c.want {
+		if got := c.p.statuses()[0]; got.PluginRegistered || got.Error != c.want {
 			t.Errorf("%s hears %v, want %q", c.p.info.Name, got, c.want)
 		}
 	}
@@ -386,7 +385,7 @@ func TestRegistrationRetries(t *testing.T) {
 		"socket_path=/x.sock state=desired_state_of_world 1",
 	}
 	r.until("the figures of what is refused", func() bool { return slices.Equal(shownSockets(t, reg, r.dir), wanted) })
-	// What goes on failing becomes rare: 500ms doubling to 2m2s.
+	// The back-off of repeated failures doubles from 500ms to 2m2s.
 	var waits []time.Duration
 	for d := minRetry; len(waits) < 10; d = min(2*d, maxRetry) {
 		waits = append(waits, d)
@@ -394,26 +393,26 @@ func TestRegistrationRetries(t *testing.T) {
 	if waits[8] != 122*time.Second || waits[9] != 122*time.Second || waits[7] != 64*time.Second {
 		t.Errorf("waits are %v", waits)
 	}
-	// One that cannot be notified is dropped again.
-	deaf := &testPlugin{info: info("CSIPlugin", "deaf"), deaf: true}
-	deaf.serve(t, filepath.Join(r.dir, "deaf.sock"))
-	r.until("a second try", func() bool { return len(deaf.heard()) >= 2 })
-	if got := r.h.calls(); !slices.Contains(got, "deregister deaf deaf.sock") {
+	// A plugin that cannot be notified is deregistered again.
+	failing := &testPlugin{info: info("CSIPlugin", "failing"), failsNotify: true}
+	failing.serve(t, filepath.Join(r.dir, "failing.sock"))
+	r.until("a second try", func() bool { return len(failing.statuses()) >= 2 })
+	if got := r.h.calls(); !slices.Contains(got, "deregister failing failing.sock") {
 		t.Errorf("calls %q", got)
 	}
-	// And once nothing is wrong any more, it works.
+	// When the cause of the failure is gone, the plugin is registered.
 	r.h.mu.Lock()
 	delete(r.h.refuse, "register broken")
 	r.h.mu.Unlock()
-	r.until("the broken one", func() bool { last := broken.heard(); return last[len(last)-1].PluginRegistered })
+	r.until("the broken one", func() bool { last := broken.statuses(); return last[len(last)-1].PluginRegistered })
 }
 
-// A plugin that does not answer is given a second, and no other waits for it.
+// GetInfo of a plugin that does not answer times out after a second, and does not block other plugins.
 func TestHangingPluginDoesNotBlock(t *testing.T) {
-	r := newRoom(t, nil)
+	r := newRig(t, nil)
 	slow := &testPlugin{info: info("CSIPlugin", "slow"), hang: make(chan struct{})}
 	slow.serve(t, filepath.Join(r.dir, "slow.sock"))
-	// No plugin answers here at all. One after the other they would take a minute.
+	// Sockets without an answering plugin. If they were tried one after another, they would take a minute.
 	for i := range 60 {
 		mute, err := net.Listen("unix", filepath.Join(r.dir, fmt.Sprintf("mute-%02d.sock", i)))
 		if err != nil {
@@ -423,11 +422,11 @@ func TestHangingPluginDoesNotBlock(t *testing.T) {
 	}
 	quick := &testPlugin{info: info("CSIPlugin", "quick")}
 	quick.serve(t, filepath.Join(r.dir, "quick.sock"))
-	r.until("the quick one", func() bool { return len(quick.heard()) == 1 })
+	r.until("the quick one", func() bool { return len(quick.statuses()) == 1 })
 	r.until("the end of the wait for the slow one",
 		func() bool { slow.mu.Lock(); defer slow.mu.Unlock(); return slow.givenUp > 0 })
 	close(slow.hang)
-	r.until("the slow one", func() bool { return len(slow.heard()) == 1 })
+	r.until("the slow one", func() bool { return len(slow.statuses()) == 1 })
 }
 
 // pipes are connections without sockets, for virtual time.
@@ -453,7 +452,7 @@ func (p pipes) dial(context.Context, string) (net.Conn, error) {
 // A plugin has 10 s to accept a connection, 1 s for GetInfo, and 5 s for NotifyRegistrationStatus.
 func TestTimeouts(t *testing.T) {
 	parity.ProvesPart(t, 3, "PLUG-04")
-	dir, err := os.MkdirTemp("", "plug") // paths of sockets are short
+	dir, err := os.MkdirTemp("", "plug") // the length of socket paths is limited
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -520,10 +519,10 @@ func TestTimeouts(t *testing.T) {
 	})
 }
 
-// TestRecreatedSocket: a plugin that starts removes its socket
-// and makes it anew. Who has gone must not take the one that has come along.
+// TestRecreatedSocket: a plugin that restarts removes its socket and creates it again. The
+// deregistration of the old socket must not remove the registration of the new one.
 func TestRecreatedSocket(t *testing.T) {
-	dir, err := os.MkdirTemp("", "plug") // paths of sockets are short
+	dir, err := os.MkdirTemp("", "plug") // the length of socket paths is limited
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -586,15 +585,15 @@ func TestRecreatedSocket(t *testing.T) {
 		close(conns)
 		s.Stop()
 		if err := <-served; err != nil {
-			t.Log(err) // of a listener that is closed
+			t.Log(err) // the listener was closed
 		}
 	})
 }
 
-// TestSocketRemovedDuringRegistration is given up in earnest: its handler may have to ask
-// the API server.
+// TestSocketRemovedDuringRegistration: the plugin is deregistered with a context that has not
+// ended, because its handler may have to call the API server.
 func TestSocketRemovedDuringRegistration(t *testing.T) {
-	r := newRoom(t, nil)
+	r := newRig(t, nil)
 	hasty := &testPlugin{info: info("CSIPlugin", "hasty")}
 	path := filepath.Join(r.dir, "hasty.sock")
 	seen := make(chan struct{})
@@ -621,8 +620,8 @@ func TestSocketRemovedDuringRegistration(t *testing.T) {
 	}
 }
 
-// TestPollWithoutWatch: there are only so many watches on a machine, and
-// pods use them too. What is there is registered, and what comes is found by looking.
+// TestPollWithoutWatch: the number of inotify watches on a machine is limited, and pods use them,
+// too. Without a watch, existing and new sockets are found by periodic reads.
 func TestPollWithoutWatch(t *testing.T) {
 	for name, follow := range map[string]func(*Watcher, context.Context) error{
 		"nothing can be": func(w *Watcher, ctx context.Context) error {
@@ -639,7 +638,7 @@ func TestPollWithoutWatch(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			base, err := os.MkdirTemp("", "plug") // paths of sockets are short
+			base, err := os.MkdirTemp("", "plug") // the length of socket paths is limited
 			if err != nil {
 				t.Fatal(err)
 			}

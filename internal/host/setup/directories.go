@@ -22,11 +22,11 @@ type Directories struct {
 	Log   *slog.Logger
 }
 
-// directory is one of them.
+// directory is one of the directories.
 type directory struct {
 	path string
 	mode fs.FileMode
-	// plugins is set where containers create sockets, or look for them.
+	// plugins is set if containers create or open sockets in the directory.
 	plugins bool
 }
 
@@ -49,8 +49,9 @@ func (d Directories) list() []directory {
 	}
 }
 
-// DevicePluginDir is where device plugins look for the agent. They know one place, usual, which does not follow the
-// root directory. A root directory that has a directory of that name is a second node's on the machine, and is used.
+// DevicePluginDir returns the directory in which device plugins look for the agent. They use one fixed directory,
+// usual, which does not depend on the root directory. If the root directory has a subdirectory of that name, it
+// is used instead, so that a second agent on the machine can have device plugins of its own.
 func DevicePluginDir(root, usual string) (string, error) {
 	own := filepath.Join(root, filepath.Base(usual))
 	st, err := os.Stat(own)
@@ -58,14 +59,14 @@ func DevicePluginDir(root, usual string) (string, error) {
 	case err == nil && st.IsDir():
 		return own, nil
 	case err == nil:
-		return "", fmt.Errorf("look for device plugins: %s is no directory", own)
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR): // a root that is a file is an error elsewhere
+		return "", fmt.Errorf("look for device plugins: %s is not a directory", own)
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR): // Make reports a root directory that is a file
 		return usual, nil
 	}
 	return "", fmt.Errorf("look for device plugins: %w", err)
 }
 
-// pluginLabel lets containers reach what is in a directory on a node with SELinux.
+// pluginLabel is the SELinux label with which containers can access the files in a directory.
 const pluginLabel = "system_u:object_r:container_file_t:s0"
 
 // Make creates the directories. A label that cannot be set is logged.
@@ -92,7 +93,7 @@ func Labeller() func(path, label string) error {
 	return goselinux.SetFileLabel
 }
 
-// makeDir makes a directory with this mode, whatever the umask. A directory that exists keeps its mode.
+// makeDir makes a directory with this mode, regardless of the umask. A directory that exists keeps its mode.
 func makeDir(path string, mode fs.FileMode) error {
 	if _, err := os.Stat(path); err == nil {
 		return os.MkdirAll(path, mode) // fails if it is a file

@@ -25,7 +25,7 @@ func TestRootDirectory(t *testing.T) {
 }
 
 func testRootModes(t *testing.T) {
-	old := syscall.Umask(0o077) // of a careless init system
+	old := syscall.Umask(0o077) // the umask of the init system must not matter
 	defer syscall.Umask(old)
 	top := t.TempDir()
 	root := filepath.Join(top, "lib", "kubelet")
@@ -40,9 +40,9 @@ func testRootModes(t *testing.T) {
 	labelled := map[string]string{}
 	at.Label = func(path, label string) error {
 		labelled[path] = label
-		return errors.New("no SELinux here") // is no reason not to start
+		return errors.New("no SELinux here") // does not keep the agent from starting
 	}
-	for range 2 { // what is there is left alone
+	for range 2 { // existing directories are not changed
 		if err := at.Make(); err != nil {
 			t.Fatal(err)
 		}
@@ -86,7 +86,7 @@ func testRootModes(t *testing.T) {
 	}
 }
 
-// testRootShared starts on a file system that shares nothing.
+// testRootShared has the root directory on a file system with private mount propagation.
 func testRootShared(t *testing.T) {
 	need.Root(t, "mounting")
 	island := t.TempDir()
@@ -106,7 +106,7 @@ func testRootShared(t *testing.T) {
 	if err := os.Mkdir(root, 0o750); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // a second start finds it done
+	for range 2 { // a second start finds it shared
 		if err := ShareMounts(root); err != nil {
 			t.Fatal(err)
 		}
@@ -122,7 +122,7 @@ func testRootShared(t *testing.T) {
 	}
 }
 
-// Device plugins look in one place, unless the root directory has a place for them.
+// Device plugins use one fixed directory, unless the root directory has a subdirectory for them.
 func TestDevicePluginDir(t *testing.T) {
 	parity.ProvesPart(t, 2, "PLUG-20")
 	parity.Differs(t, "RES-44", "0099")
@@ -142,7 +142,7 @@ func TestDevicePluginDir(t *testing.T) {
 		t.Fatal(err)
 	}
 	if dir, err := DevicePluginDir(root, "/var/lib/kubelet/device-plugins"); err == nil ||
-		!strings.Contains(err.Error(), own+" is no directory") {
+		!strings.Contains(err.Error(), own+" is not a directory") {
 		t.Errorf("they look in %s: %v", dir, err)
 	}
 }

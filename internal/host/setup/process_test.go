@@ -15,8 +15,8 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// The OOM score and the cgroups of processes are written again now and then: processes are put back where another
-// program has moved them.
+// The OOM score and the cgroups of processes are written again every placeEvery: processes that another program
+// has moved are moved back.
 func TestPlaceIsRepeated(t *testing.T) {
 	parity.ProvesPart(t, 4, "RES-18")
 	parity.ProvesPart(t, 3, "CFG-41")
@@ -75,7 +75,7 @@ func TestLimitOfOpenFiles(t *testing.T) {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &now); err != nil || now.Cur != n || now.Max != n {
 		t.Errorf("limit %+v, %v, want %d", now, err, n)
 	}
-	before = now // a limit that was lowered comes back only for the privileged
+	before = now // raising a lowered hard limit needs a privilege
 	if err := openFiles(0); err != nil {
 		t.Error(err)
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// kernelWith is a /proc/sys in which the settings have these values.
+// kernelWith writes sysctls with these values below proc/sys.
 func kernelWith(t *testing.T, proc string, values map[string]string) {
 	t.Helper()
 	for file, value := range values {
@@ -21,7 +21,7 @@ func kernelWith(t *testing.T, proc string, values map[string]string) {
 	}
 }
 
-// A kernel without a setting, or one that cannot be set, keeps no agent from running.
+// A sysctl that the kernel does not have is not an error. One that cannot be set is, but the others are set.
 func TestTuneErrors(t *testing.T) {
 	proc := t.TempDir()
 	kernelWith(t, proc, map[string]string{"kernel/panic": "10"})

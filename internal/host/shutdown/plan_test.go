@@ -76,8 +76,9 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// TestPlanHasAllPods holds of any pods and periods: each pod ends once, within its
-// group's time and its own, and never after one of a higher group.
+// TestPlanHasAllPods: for random pods and periods, each pod is terminated once, its grace period is
+// the minimum of its own and that of its group, and no pod is in a group before one of lower
+// priority.
 func TestPlanHasAllPods(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {

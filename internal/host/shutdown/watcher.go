@@ -43,7 +43,7 @@ type Config struct {
 	// Pods returns the pods. Settled is closed when it includes all pods that an earlier agent has started.
 	Pods    func() []*v1.Pod
 	Settled <-chan struct{}
-	// Termination terminates a pod, or shortens its grace period. The channel is closed when the pod is released.
+	// End terminates a pod, or shortens its grace period. The channel is closed when the pod is released.
 	End      func(uid types.UID, grace time.Duration) (released <-chan struct{})
 	Events   pod.Events
 	Dir      string // root directory
@@ -139,7 +139,6 @@ func (w *Watcher) listen(ctx context.Context) error {
 	if err := w.prepare(ctx, s); err != nil {
 		return err
 	}
-	w.cfg.Log.Info("acquired shutdown inhibitor", "shutdownGracePeriod", Total(w.cfg.Periods))
 	w.silent = false
 	for {
 		select {
@@ -191,6 +190,7 @@ func (w *Watcher) handle(ctx context.Context, s Session, leaving bool) error {
 	old := w.lock
 	w.lock = lock
 	w.mu.Unlock()
+	w.cfg.Log.Info("acquired shutdown inhibitor", "shutdownGracePeriod", Total(w.cfg.Periods))
 	if old != nil {
 		w.closeLock(old)
 	}

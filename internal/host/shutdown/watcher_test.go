@@ -25,13 +25,13 @@ import (
 	login "keelson/test/kit/logind"
 )
 
-// node is a node with pods, on a bus of the test's own.
+// node is a node with pods, and a D-Bus daemon and login manager of the test.
 type node struct {
 	t       *testing.T
 	bus     *login.Bus
 	machine *login.Manager
 	watcher *Watcher
-	dir     string // of the login manager's settings
+	dir     string // of logind's configuration drop-ins
 	cfg     Config
 	stop    func()
 
@@ -100,7 +100,7 @@ func (n *node) list() []*v1.Pod {
 }
 
 func (n *node) end(uid types.UID, grace time.Duration) <-chan struct{} {
-	defer n.note(fmt.Sprintf("end %s within %v", uid, grace)) // once ended may be called
+	defer n.note(fmt.Sprintf("end %s within %v", uid, grace)) // after the channel exists, so that ended may be called
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.released[uid] == nil {
@@ -109,7 +109,7 @@ func (n *node) end(uid types.UID, grace time.Duration) <-chan struct{} {
 	return n.released[uid]
 }
 
-// ended says that the pod is gone.
+// ended releases the pod.
 func (n *node) ended(uid types.UID) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -138,7 +138,7 @@ func (n *node) notes() string {
 	return strings.Join(n.happened, "\n")
 }
 
-// until returns when so many things have happened, and tells them.
+// until waits for a number of notes, and returns them.
 func (n *node) until(count int) string {
 	n.t.Helper()
 	limit := time.After(time.Minute)
@@ -164,7 +164,7 @@ func (n *node) is(got, want string) {
 	}
 }
 
-// stateText is what the file tells of the last shutdown.
+// stateText returns the content of the checkpoint.
 func (n *node) stateText() string {
 	n.t.Helper()
 	text, err := os.ReadFile(filepath.Join(n.cfg.Dir, "graceful_node_shutdown_state"))
@@ -186,8 +186,8 @@ func (n *node) readState() (s state) {
 	return s
 }
 
-// TestShutdown goes through a shutdown over a real bus: the lock says what it is for
-// and is held until the last pod is released, group after group.
+// TestShutdown runs a shutdown over a real bus: the inhibitor lock has the expected properties, and
+// is held until all pods of all groups are released.
 func TestShutdown(t *testing.T) {
 	parity.Proves(t, "EVIC-43")
 	n := newNode(t, 3*time.Hour)
@@ -233,7 +233,7 @@ func TestShutdown(t *testing.T) {
 	}
 	n.stop()
 
-	// The next agent tells of it.
+	// The metrics of the next agent have the times of this shutdown.
 	n.machine.Announce(t, false)
 	n.run()
 	n.machine.Await(t, 1)
@@ -260,8 +260,8 @@ func (n *node) metrics(start, end int64) {
 	}
 }
 
-// TestGroupPeriods has pods that never end: each group is waited for as long as
-// its period says, and the machine waits no longer than for all.
+// TestGroupPeriods has pods that are never released: each group is waited for until its period is
+// over. The lock is released after the last one.
 func TestGroupPeriods(t *testing.T) {
 	n := newNode(t, time.Minute)
 	n.cfg.Periods = []Period{{0, time.Millisecond}, {critical, time.Millisecond}}
@@ -274,8 +274,8 @@ func TestGroupPeriods(t *testing.T) {
 		"leaving true\nNormal Shutdown: Shutdown manager detected shutdown event\nend a within 1ms\nend critical within 1ms")
 }
 
-// TestMaxDelayIsIncreased has a login manager that waits for less than the pods
-// may take, and takes its time to read its settings.
+// TestMaxDelayIsIncreased: the maximum delay of logind is shorter than the shutdown periods. The
+// agent writes the drop-in and makes logind reload its configuration.
 func TestMaxDelayIsIncreased(t *testing.T) {
 	parity.ProvesPart(t, 2, "EVIC-36")
 	n := newNode(t, 5*time.Second)
@@ -311,8 +311,8 @@ func TestMaxDelayIsIncreased(t *testing.T) {
 	}
 }
 
-// TestMaxDelayStaysShort has one that reads no settings: it is asked five times, and
-// then what it gives is taken.
+// TestMaxDelayStaysShort: logind does not reload its configuration. The delay is read five more
+// times, and then the lock is taken with the short delay.
 func TestMaxDelayStaysShort(t *testing.T) {
 	parity.ProvesPart(t, 2, "EVIC-36")
 	n := newNode(t, 5*time.Second)
@@ -324,13 +324,13 @@ func TestMaxDelayStaysShort(t *testing.T) {
 			asked++
 		}
 	}
-	if asked != 6 { // once, and after each of five attempts
+	if asked != 6 { // once, and five times after the reload
 		t.Errorf("asked %d times", asked)
 	}
 }
 
-// TestReconnect cuts the connection: it is made again, a new lock is taken, and
-// what is announced then counts.
+// TestReconnect: a lost connection is established again, a new lock is taken, and shutdowns are
+// announced over the new connection.
 func TestReconnect(t *testing.T) {
 	parity.Proves(t, "EVIC-42")
 	n := newNode(t, 3*time.Hour)
@@ -359,8 +359,8 @@ func TestReconnect(t *testing.T) {
 	n.machine.Await(t, 0)
 }
 
-// TestShutdownResumes starts an agent in the middle of a shutdown: no lock is to be
-// had, and pods that were not heard of at first are ended when they are.
+// TestShutdownResumes starts an agent during a shutdown: it takes no lock. Pods that become known
+// later are terminated then.
 func TestShutdownResumes(t *testing.T) {
 	n := newNode(t, 3*time.Hour)
 	settled := make(chan struct{})
@@ -394,8 +394,41 @@ func TestShutdownResumes(t *testing.T) {
 	n.is(n.notes()[strings.LastIndex(n.notes(), "\n")+1:], "leaving false")
 }
 
-// TestInterruptedShutdown: the machine went down before the pods had ended,
-// and comes up again. The report of the next shutdown begins with that.
+// noteLog notes the messages of a log.
+type noteLog struct{ n *node }
+
+func (l noteLog) Write(line []byte) (int, error) {
+	l.n.note(strings.TrimSpace(string(line)))
+	return len(line), nil
+}
+
+// TestInhibitorIsLogged starts an agent during a shutdown that is cancelled later: the inhibitor is logged when it is
+// acquired, after the cancellation.
+func TestInhibitorIsLogged(t *testing.T) {
+	n := newNode(t, 3*time.Hour)
+	n.cfg.Log = slog.New(slog.NewTextHandler(noteLog{n}, &slog.HandlerOptions{
+		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key != slog.MessageKey {
+				return slog.Attr{}
+			}
+			return a
+		},
+	}))
+	n.machine.Announce(t, true)
+	n.run()
+	n.until(3)
+	n.machine.Announce(t, false)
+	n.is(n.until(7), `leaving true
+msg="detected node shutdown, terminating pods"
+Normal Shutdown: Shutdown manager detected shutdown event
+msg="node shutdown was cancelled"
+Normal Shutdown: Shutdown manager detected shutdown cancellation
+leaving false
+msg="acquired shutdown inhibitor"`)
+}
+
+// TestInterruptedShutdown: the machine shut down before the pods had terminated, and was booted
+// again. The metrics have the start of the old shutdown until the next one begins.
 func TestInterruptedShutdown(t *testing.T) {
 	n := newNode(t, 3*time.Hour)
 	at := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
@@ -415,8 +448,8 @@ func TestInterruptedShutdown(t *testing.T) {
 	n.metrics(at.Unix(), at.Unix())
 }
 
-// TestInhibitorAfterCancellation takes a new lock where the old one was:
-// the number of its file must not be closed twice.
+// TestInhibitorAfterCancellation: the new lock may have the file descriptor number of the old one,
+// which must not be closed twice.
 func TestInhibitorAfterCancellation(t *testing.T) {
 	n := newNode(t, 3*time.Hour)
 	n.run()
@@ -432,7 +465,7 @@ func TestInhibitorAfterCancellation(t *testing.T) {
 	n.machine.Await(t, 0)
 }
 
-// TestShutdownDisabled has no periods: the login manager is not contacted.
+// TestShutdownDisabled: without periods logind is not called.
 func TestShutdownDisabled(t *testing.T) {
 	parity.ProvesPart(t, 2, "EVIC-35")
 	n := newNode(t, 3*time.Hour)
@@ -444,7 +477,7 @@ func TestShutdownDisabled(t *testing.T) {
 	}
 }
 
-// TestCorruptCheckpoint is put aside.
+// TestCorruptCheckpoint: a checkpoint that cannot be read is renamed.
 func TestCorruptCheckpoint(t *testing.T) {
 	n := newNode(t, 3*time.Hour)
 	file := filepath.Join(n.cfg.Dir, StateFile)

@@ -1,5 +1,5 @@
-// Package systemd tells the service manager how the agent is: that it is ready, reloads or stops, and that it is
-// alive, if the unit has a watchdog (sd_notify).
+// Package systemd notifies the service manager of the state of the agent (sd_notify): ready, reloading or
+// stopping. If the unit has a watchdog, it is notified while the agent is healthy.
 //
 // [Service] has no state and no lock. Without a service manager it does nothing.
 package systemd

@@ -20,7 +20,7 @@ const (
 	alive    = daemon.SdNotifyWatchdog
 )
 
-// minWatchdog leaves time for the health checks.
+// minWatchdog is the longest watchdog timeout that is rejected: it would leave too little time for the health checks.
 const minWatchdog = time.Second
 
 // Notifier sends a state to the service manager that started the process; nil if none did.
@@ -31,8 +31,8 @@ func Notifier() func(state string) (bool, error) {
 	return func(state string) (bool, error) { return daemon.SdNotify(false, state) }
 }
 
-// Reloading is the state of a service that reads its configuration again, with the time by the clock that the service
-// manager uses.
+// Reloading returns the state of a service that reads its configuration again, with the monotonic time, which the
+// service manager requires.
 func Reloading() string {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
@@ -41,7 +41,7 @@ func Reloading() string {
 	return daemon.SdNotifyReloading + "\nMONOTONIC_USEC=" + strconv.FormatInt(now.Nano()/1000, 10)
 }
 
-// Service is the agent as the service manager sees it.
+// Service notifies the service manager that started the agent.
 type Service struct {
 	notify func(state string) (bool, error)
 	log    *slog.Logger
@@ -65,7 +65,7 @@ func (s *Service) Notify(state string) {
 	}
 }
 
-// WatchdogTimeout is the watchdog's timeout of the unit; zero if it has none.
+// WatchdogTimeout returns the watchdog timeout of the unit; zero if it has no watchdog.
 func WatchdogTimeout() (time.Duration, error) {
 	d, err := daemon.SdWatchdogEnabled(false)
 	if err != nil {
@@ -79,8 +79,8 @@ func WatchdogTimeout() (time.Duration, error) {
 }
 
 // Watchdog notifies the watchdog twice in each timeout, as long as failing, which lists the health checks that fail,
-// returns nothing. After a timeout without a notification the service manager restarts the agent, which helps a part
-// that hangs, and leaves pods running.
+// returns nothing. After a timeout without a notification the service manager restarts the agent, so that a part
+// that hangs works again. Pods keep running.
 func (s *Service) Watchdog(ctx context.Context, timeout time.Duration, failing func() string) error {
 	tick := time.NewTicker(timeout / 2)
 	defer tick.Stop()

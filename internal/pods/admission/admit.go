@@ -29,8 +29,7 @@ type Rules struct {
 	Version *utilversion.Version
 	// AppArmor is nil if the host can enforce profiles, else the reason.
 	AppArmor error
-	// Managers allocates CPUs, memory, devices and claims through the resource managers.
-	// Optional.
+	// Managers allocates CPUs, memory and devices through the resource managers. Optional.
 	Managers func(*v1.Pod) *pod.Rejection
 }
 
@@ -44,7 +43,7 @@ type Input struct {
 	Allocatable v1.ResourceList
 	// Pressure are the node's pressure conditions that are true.
 	Pressure []v1.NodeConditionType
-	// Leaving says that the node is shutting down.
+	// Leaving: the node is shutting down.
 	Leaving bool
 	// Late names the device plugins that the pod has to wait for.
 	Late pod.Late
@@ -72,8 +71,8 @@ func (r Rules) Admit(in Input) *pod.Rejection {
 	return nil
 }
 
-// pressure refuses pods while the node evicts. Under memory pressure alone, pods of other
-// classes than BestEffort are admitted, and those that tolerate its taint.
+// pressure refuses pods while the node has a pressure condition. Under memory pressure alone, pods of other classes
+// than BestEffort are admitted, and those that tolerate its taint.
 func pressure(in Input) *pod.Rejection {
 	if len(in.Pressure) == 0 || pod.IsCritical(in.Pod) {
 		return nil
@@ -214,10 +213,9 @@ func (r Rules) features(in Input) *pod.Rejection {
 	return nil
 }
 
-// Lack names the features that a change of a pod needs and this node does not declare;
-// empty if there are none. The library compares init containers by index: a static pod
-// with a UID in its manifest may have others now, which an update at the API server
-// cannot.
+// Lack names the features that a change of a pod needs and this node does not declare; empty if there are none. The
+// library compares init containers by index: an update at the API server cannot change how many there are, but that of
+// a static pod with a UID in its manifest can.
 func (r Rules) Lack(old, p *v1.Pod, node *v1.Node) string {
 	if r.Version == nil || len(old.Spec.InitContainers) != len(p.Spec.InitContainers) {
 		return ""

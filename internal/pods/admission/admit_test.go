@@ -295,7 +295,7 @@ func TestAdmit(t *testing.T) {
 		},
 		{name: "an affinity that matches", pod: wants(nil, v1.NodeSelectorOpIn, "hdd", "ssd")},
 		{name: "an affinity that does not", pod: wants(nil, v1.NodeSelectorOpNotIn, "ssd"), reason: "NodeAffinity"},
-		{name: "an affinity that says nothing readable", pod: wants(nil, "Perhaps", "x"), reason: "NodeAffinity"},
+		{name: "an invalid affinity", pod: wants(nil, "Perhaps", "x"), reason: "NodeAffinity"},
 		{
 			name:   "another node's",
 			pod:    edited(func(p *v1.Pod) { p.Spec.NodeName = "node2" }),
@@ -734,7 +734,7 @@ func TestPreempt(t *testing.T) {
 			want: "low",
 		},
 		{
-			name:   "nor does who may be critical go",
+			name:   "a pod that may be critical is not preempted",
 			pod:    critical("cpu", "2"),
 			others: []*v1.Pod{other("", b, "cpu", "3")},
 			err: "preemption: error finding a set of pods to preempt: no set of running pods found to reclaim " +

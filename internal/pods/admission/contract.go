@@ -23,7 +23,7 @@ const (
 // MessagePrefix precedes the detail in the status message of a rejected pod.
 const MessagePrefix = "Pod was rejected: "
 
-// Messages of the checks that are the scheduler's, too.
+// Messages of checks. All but the shutdown are checks of the scheduler, too.
 const (
 	saysNodeName     = "node(s) didn't match the requested node name"
 	saysNodeAffinity = "node(s) didn't match Pod's node affinity/selector"

@@ -27,7 +27,7 @@ func NewFeatures(version string, gates featuretypes.FeatureGate, log *slog.Logge
 	return Features{Version: v, Gates: gates}
 }
 
-// Declared are the features, by what the runtime can do.
+// Declared returns the features that the node declares. Some depend on the runtime.
 func (f Features) Declared(userNamespacesHostNetwork bool) []string {
 	if f.Version == nil {
 		return nil
@@ -39,7 +39,7 @@ func (f Features) Declared(userNamespacesHostNetwork bool) []string {
 	})
 }
 
-// AppArmorHost is nil if the host can enforce AppArmor profiles, and else says why not.
+// AppArmorHost returns nil if the host can enforce AppArmor profiles, else the reason.
 func AppArmorHost() error {
 	on, err := os.ReadFile("/sys/module/apparmor/parameters/enabled")
 	if err != nil || !strings.HasPrefix(string(on), "Y") {

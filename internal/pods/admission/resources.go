@@ -74,8 +74,7 @@ func requests(p *v1.Pod) map[v1.ResourceName]int64 {
 	return out
 }
 
-// withoutClaimed is the pod without extended resources that a resource claim backs: they
-// are accounted there.
+// withoutClaimed is the pod without extended resources that a resource claim backs: the claim accounts for them.
 func withoutClaimed(p *v1.Pod) *v1.Pod {
 	claimed := p.Status.ExtendedResourceClaimStatus
 	if claimed == nil {

@@ -12,8 +12,8 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// Admit judges a pod on its arrival, once; running says that an earlier agent has admitted it. It waits for other
-// admissions, and for the disk if a resource manager saves what it has reserved.
+// Admit judges a pod on its arrival, once; running: an earlier agent has admitted it. It waits for other admissions,
+// and for the disk if a resource manager saves what it has reserved.
 func (l *Ledger) Admit(ctx context.Context, p *v1.Pod, running bool) Verdict {
 	var v Verdict
 	l.exclusively(func(j judging) { v = j.judgeOnce(p, running) })
@@ -47,7 +47,7 @@ func (l *Ledger) exclusively(f func(judging)) {
 	f(j)
 }
 
-// judgeOnce judges a pod without a second look at what it is rejected for.
+// judgeOnce judges a pod without a second check of the reason for a rejection.
 func (j judging) judgeOnce(p *v1.Pod, running bool) Verdict {
 	j.countRunning()
 	if running {
@@ -89,8 +89,8 @@ func (l *Ledger) verdict(uid types.UID, victims []Victim) Verdict {
 // hasEndedLocked reports whether a pod has ended, or was removed since judging was locked.
 func (j judging) hasEndedLocked(uid types.UID) bool { return j.vacated[uid] || j.ended[uid] }
 
-// countRunning adds the pods that ran when this agent started to the account, before the first pod is judged: with what
-// their source delivers, or else with what is allocated to them.
+// countRunning adds the pods that ran when this agent started to the account, before the first pod is judged. If their
+// source has not delivered them yet, a stand-in has their allocated resources.
 func (j judging) countRunning() {
 	if j.counted {
 		return
@@ -157,8 +157,8 @@ func standIn(uid types.UID, r Resources) *v1.Pod {
 	return p
 }
 
-// takeOver adds a pod to the account that an earlier agent has admitted. The state has what is allocated to it, or else
-// its stored status shows what it has.
+// takeOver adds a pod to the account that an earlier agent has admitted. What is allocated to it is in the state file,
+// or else taken from its stored status.
 func (j judging) takeOver(p *v1.Pod) {
 	j.mu.Lock()
 	if j.hasEndedLocked(p.UID) {
@@ -176,9 +176,9 @@ func (j judging) takeOver(p *v1.Pod) {
 	j.cfg.TakeOver(as)
 }
 
-// judge adds a pod to the account, or records its rejection. What an agent that died meanwhile had allocated to it
-// is kept. A pod that waits for device plugins is in the account, and nothing is allocated to it yet. judge returns
-// the pods that have to end for it.
+// judge adds a pod to the account, or records its rejection. What an earlier agent, which ended during admission, has
+// allocated to the pod is kept. A pod that waits for device plugins is in the account, and nothing is allocated to it
+// yet. judge returns the pods that have to end for it.
 func (j judging) judge(p *v1.Pod, judge Judge) []Victim {
 	j.mu.Lock()
 	r, known := j.allocated[p.UID]

@@ -16,10 +16,10 @@ const (
 	EventPreempting       = "Preempting"
 )
 
-// ReasonUnexpected is the reason of a rejection that comes of a failure to make room.
+// ReasonUnexpected is the reason of a rejection after a failed preemption.
 const ReasonUnexpected = "UnexpectedAdmissionError"
 
-// Words on a pod that goes so that a critical one can come.
+// Reason and messages of a pod that is preempted for a critical pod.
 const (
 	ReasonPreempting   = "Preempting"
 	saysPreempting     = "Preempted in order to admit critical pod"
@@ -38,7 +38,7 @@ const (
 	metricDuration   = "kubelet_pod_resize_duration_milliseconds"
 )
 
-// trigger is the label retry_trigger: what made deferred resizes be decided again.
+// trigger is the label retry_trigger: why deferred resizes were decided again.
 type trigger string
 
 const (

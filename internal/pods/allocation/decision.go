@@ -4,7 +4,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// decision is whether a resize is accepted; the zero value accepts it.
+// decision is the result for a resize request; the zero value accepts it.
 type decision struct {
 	reason  string // Deferred or Infeasible
 	message string
@@ -21,7 +21,7 @@ func (d decision) event() string {
 	return EventResizeDeferred
 }
 
-// decide decides a resize of a pod to which allocated is allocated, beside the other pods of the node.
+// decide decides a resize of a pod. allocated is what the pod has now, others are the other pods of the node.
 func decide(rules Rules, judge Judge, want *v1.Pod, allocated Resources, others []*v1.Pod) decision {
 	if no := rules.feasible(want, allocated); no.detail != "" {
 		return decision{
@@ -44,8 +44,8 @@ func (w *pendingResize) asks(p *v1.Pod, want Resources) bool {
 	return w.want.Equal(want) && w.pod.Generation == p.Generation
 }
 
-// succeed takes over from the pod's former request, or from the condition that an earlier agent set, since when a
-// resize is pending.
+// succeed takes over the time since which a resize is pending: from the pod's former request, or from the condition
+// that an earlier agent set.
 func (w *pendingResize) succeed(old *pendingResize) {
 	if old != nil {
 		w.since = old.since

@@ -12,8 +12,8 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// slowDisk has the admission of a pod wait for the disk. It returns a channel that is closed once it waits, and a
-// function that ends the wait and reports whether it had lasted until then.
+// slowDisk makes the admission of a pod wait, as for a slow disk. It returns a channel that is closed once the
+// admission waits, and a function that ends the wait and reports whether the wait had lasted until then.
 func (s *stage) slowDisk(slow types.UID) (waits chan struct{}, end func() bool) {
 	waits, release := make(chan struct{}), make(chan struct{})
 	s.cfg.Judge = func(p *v1.Pod, others []*v1.Pod, admitted bool) *pod.Rejection {
@@ -34,7 +34,7 @@ func (s *stage) slowDisk(slow types.UID) (waits chan struct{}, end func() bool) 
 }
 
 // While a resource manager saves what it has reserved for one pod, the turns of other pods go on.
-func TestTurnsDoNotWaitForTheDiskOfAnAdmission(t *testing.T) {
+func TestSlowAdmissionDoesNotBlockTurns(t *testing.T) {
 	s := newStage(t)
 	p, gone := asking("p", "1"), asking("gone", "1")
 	s.admit(p, gone)
@@ -69,8 +69,8 @@ func TestTurnsDoNotWaitForTheDiskOfAnAdmission(t *testing.T) {
 	}
 }
 
-// A pod that ends while it is judged takes up no room, and what was reserved for it is released.
-func TestAPodThatEndsWhileItIsJudgedIsReleased(t *testing.T) {
+// A pod that ends while it is judged is not added to the account, and what was reserved for it is released.
+func TestPodEndingDuringAdmissionIsReleased(t *testing.T) {
 	s := newStage(t)
 	waits, end := s.slowDisk("slow")
 	done := make(chan Verdict)
@@ -87,7 +87,7 @@ func TestAPodThatEndsWhileItIsJudgedIsReleased(t *testing.T) {
 }
 
 // A pod that ends while another one is judged is not preempted, and the other does not wait for its end.
-func TestAPodThatEndsMeanwhileIsNotPreempted(t *testing.T) {
+func TestPodEndingDuringAdmissionIsNotPreempted(t *testing.T) {
 	s := newStage(t)
 	victim := asking("victim", "4")
 	s.admit(victim)
@@ -103,12 +103,12 @@ func TestAPodThatEndsMeanwhileIsNotPreempted(t *testing.T) {
 	if v := <-done; v.Rejection != nil || v.Waits || len(v.Victims) != 0 {
 		t.Errorf("verdict: %+v", v)
 	}
-	s.tells()
+	s.wantEvents()
 }
 
 // Run decides what turns have queued, in the order of the requests, and wakes the pods. An admission that comes first
 // decides it before it judges.
-func TestRunDecidesResizesThatTurnsRequest(t *testing.T) {
+func TestRunDecidesQueuedResizes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
 		p, q := asking("p", "1"), asking("q", "1")
@@ -148,7 +148,7 @@ func TestRunDecidesResizesThatTurnsRequest(t *testing.T) {
 }
 
 // A turn that began before a resize was accepted does not complete it.
-func TestAResizeIsNotCompletedByWhatThePodWasBefore(t *testing.T) {
+func TestEarlierTurnDoesNotCompleteResize(t *testing.T) {
 	s := newStage(t)
 	p := asking("p", "1")
 	s.admit(p)
@@ -156,7 +156,7 @@ func TestAResizeIsNotCompletedByWhatThePodWasBefore(t *testing.T) {
 	s.Allocate(up)
 	s.events.Take()
 	s.Progress(p, false)
-	s.tells()
+	s.wantEvents()
 	s.Progress(up, false)
 	if len(s.events.Lines()) != 1 || len(s.Conditions("p")) != 0 {
 		t.Errorf("events %v, conditions %+v", s.events.Lines(), s.Conditions("p"))

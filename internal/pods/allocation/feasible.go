@@ -8,7 +8,7 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// Rules are what does not change from resize to resize.
+// Rules are the settings that are the same for all resizes.
 type Rules struct {
 	InPlace        bool // pods can be resized at all
 	InitContainers bool // init containers that are no sidecars, too
@@ -16,12 +16,12 @@ type Rules struct {
 	// StaticCPU and StaticMemory: whole CPUs, or memory of a NUMA node, are
 	// reserved for Guaranteed pods, and that cannot be changed while they run.
 	StaticCPU, StaticMemory bool
-	// MaySwap reports whether the container may use swap, whose share was worked
-	// out from its memory when it was created. Nil: none may.
+	// MaySwap reports whether the container may use swap. Its swap limit was computed from its memory when it was created.
+	// Nil: none may.
 	MaySwap func(*v1.Pod, *v1.Container) bool
 }
 
-// refusal is why a resize can never be had; the zero value is none.
+// refusal is why a resize is infeasible; the zero value is none.
 type refusal struct {
 	message string
 	detail  string // for the metric
@@ -30,8 +30,8 @@ type refusal struct {
 // saysNotFor is the prefix of the message for a resize that a resource manager does not allow.
 const saysNotFor = "Resize is infeasible for Guaranteed Pods alongside "
 
-// feasible is the reason why a resize can never be allocated. Whether the node has enough is left to admission, which
-// defers a resize, also one above the node's allocatable.
+// feasible returns the reason why a resize is infeasible. Admission decides whether the node has enough, and defers a
+// resize, also one above the node's allocatable.
 func (r Rules) feasible(want *v1.Pod, allocated Resources) refusal {
 	if !r.InPlace {
 		return refusal{"InPlacePodVerticalScaling is disabled", detailGate}
@@ -54,9 +54,9 @@ func (r Rules) feasible(want *v1.Pod, allocated Resources) refusal {
 	}
 	if pod.QOS(want) == v1.PodQOSGuaranteed {
 		switch {
-		case r.StaticCPU && allocated.otherwise(want, v1.ResourceCPU):
+		case r.StaticCPU && allocated.differs(want, v1.ResourceCPU):
 			return refusal{saysNotFor + `CPU Manager policy "static"`, detailStaticCPU}
-		case r.StaticMemory && allocated.otherwise(want, v1.ResourceMemory):
+		case r.StaticMemory && allocated.differs(want, v1.ResourceMemory):
 			return refusal{saysNotFor + `Memory Manager policy "Static"`, detailStaticMemory}
 		}
 	}
@@ -68,9 +68,8 @@ func asksOther(a, b v1.ResourceRequirements, name v1.ResourceName) bool {
 	return amount(a.Requests, name) != amount(b.Requests, name)
 }
 
-// otherwise reports whether any container of the pod asks for another amount of a
-// resource than it is allocated.
-func (r Resources) otherwise(want *v1.Pod, name v1.ResourceName) bool {
+// differs reports whether any container of the pod asks for another amount of a resource than it is allocated.
+func (r Resources) differs(want *v1.Pod, name v1.ResourceName) bool {
 	for kind, c := range pod.Containers(want) {
 		if was, known := r.Containers[c.Name]; known && kind != pod.Ephemeral && asksOther(was, c.Resources, name) {
 			return true
@@ -91,8 +90,7 @@ func amount(l v1.ResourceList, name v1.ResourceName) int64 {
 	return q.Value()
 }
 
-// restartsFor reports whether the container takes other amounts of a resource by
-// a restart alone.
+// restartsFor reports whether the container must be restarted for a change of a resource.
 func restartsFor(c *v1.Container, name v1.ResourceName) bool {
 	for _, p := range c.ResizePolicy {
 		if p.ResourceName == name {
@@ -102,7 +100,7 @@ func restartsFor(c *v1.Container, name v1.ResourceName) bool {
 	return false
 }
 
-// grows reports whether the pod asks for more of anything.
+// grows reports whether the pod asks for more of any resource.
 func grows(allocated, want *v1.Pod) bool {
 	was := resourcehelper.PodRequests(allocated, resourcehelper.PodResourcesOptions{})
 	for name, q := range resourcehelper.PodRequests(want, resourcehelper.PodResourcesOptions{}) {

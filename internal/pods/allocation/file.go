@@ -51,8 +51,7 @@ func decode(content []byte) (map[types.UID]Resources, error) {
 	return s.Entries, nil
 }
 
-// load reads a state file. One that cannot be used is put aside, and the failure
-// tells where.
+// load reads a state file. An unusable one is moved aside, and the error has its new path.
 func load(path string) (map[types.UID]Resources, error) {
 	none := map[types.UID]Resources{}
 	if err := checkpoint.Sweep(path); err != nil {

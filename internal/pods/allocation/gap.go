@@ -11,28 +11,28 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// Gap is what a pod's running containers lack of what is allocated to it.
+// Gap is the difference between what is allocated to a pod and what its running containers have actuated.
 type Gap struct {
-	// Restart names the containers that take it by a restart alone.
+	// Restart names the containers that must be restarted for it.
 	Restart []string
-	// Update are the changes that running containers take.
+	// Update are the changes that are made to running containers.
 	Update []Change
-	// Pod says that the pod as a whole is allocated something else than it has.
+	// Pod: the allocated pod-level resources differ from the actuated ones.
 	Pod bool
 }
 
-// Open reports whether there is any.
+// Open reports whether there is any difference.
 func (g Gap) Open() bool { return len(g.Restart) > 0 || len(g.Update) > 0 || g.Pod }
 
-// Change is another amount of one resource for one container.
+// Change is a new amount of one resource for one container.
 type Change struct {
 	Container string
 	ID        string // of the instance that runs
 	Resource  v1.ResourceName
-	// Now and Next are the limits actuated and to come, or where those are the
-	// same, the requests; no limit is Unlimited.
+	// Now is the actuated limit and Next the allocated one; if they are equal, these are the requests. No limit is
+	// Unlimited.
 	Now, Next int64
-	// Limit says that it is the limit which changes.
+	// Limit: the limit changes, not the request alone.
 	Limit bool
 }
 
@@ -83,7 +83,7 @@ func gap(p *v1.Pod, have pod.Runtime, actuated Resources, failing bool) Gap {
 	return g
 }
 
-// effective is the limit that a container is held to.
+// effective is the limit in force for a container: its own or the pod's.
 func effective(c v1.ResourceRequirements, whole *v1.ResourceRequirements, name v1.ResourceName) int64 {
 	if q := amount(c.Limits, name); q > 0 {
 		return q
@@ -108,16 +108,15 @@ type Size struct {
 // Step is one write of a resize.
 type Step struct {
 	Resource v1.ResourceName
-	// Change is the container's; nil: the pod's cgroup is written.
+	// Change is that of a container; nil: the pod's cgroup is written.
 	Change *Change
-	// Limit, of the pod's cgroup: its limit is written, not its weight.
+	// Limit: the limit of the pod's cgroup is written, not its weight.
 	Limit bool
 }
 
-// Plan puts the writes of a resize in order, memory before CPU. At no time are
-// containers allowed more together than their pod is: what the pod gains it gains
-// first, what it loses it loses last, and among containers those that give come
-// before those that take. A limit rises before a request does and falls after it.
+// Plan puts the writes of a resize in order, memory before CPU. At no time may the containers together use more than
+// their pod. So the pod's cgroup is raised before its containers and lowered after them, and containers that get less
+// come before those that get more. The limit of the pod's cgroup is raised before its weight and lowered after it.
 func Plan(now, next Size, changes []Change) []Step {
 	var steps []Step
 	for _, res := range []v1.ResourceName{v1.ResourceMemory, v1.ResourceCPU} {
@@ -160,8 +159,8 @@ func (s Step) After(now, next Size) Size {
 	return now
 }
 
-// BelowUsage refuses memory limits below what is in use: the kernel would kill to
-// get there. usage tells of the pod, or by its ID of a container.
+// BelowUsage refuses memory limits that are not above what is in use: the kernel would kill processes to enforce them.
+// usage returns the memory usage of the container with an ID, or of the pod if the ID is empty.
 func BelowUsage(now, next Size, changes []Change, usage func(id string) (int64, error)) error {
 	var below []error
 	check := func(what, id string, was, limit int64) error {
@@ -194,8 +193,7 @@ func BelowUsage(now, next Size, changes []Change, usage func(id string) (int64, 
 	return nil
 }
 
-// Between is what a container has actuated once a change of one resource was made
-// on top of what it had.
+// Between is what a container has actuated after one resource was changed from now to next, and others not yet.
 func Between(now, next v1.ResourceRequirements, res v1.ResourceName) v1.ResourceRequirements {
 	return v1.ResourceRequirements{
 		Limits:   swap(now.Limits, next.Limits, res),

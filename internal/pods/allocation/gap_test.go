@@ -42,7 +42,7 @@ func TestGap(t *testing.T) {
 		restart, pod  bool
 	}{
 		{name: "nothing", now: base, granted: base},
-		{name: "the same in other words", now: base, granted: with(amounts("cpu", "1000m", "memory", "1024Mi"), base.Limits)},
+		{name: "the same in other units", now: base, granted: with(amounts("cpu", "1000m", "memory", "1024Mi"), base.Limits)},
 		{
 			name:    "a limit of CPU",
 			now:     base,
@@ -159,7 +159,7 @@ func TestGap(t *testing.T) {
 	}
 }
 
-func TestPlanGivesBeforeItTakes(t *testing.T) {
+func TestPlanOrder(t *testing.T) {
 	parity.ProvesPart(t, 5, "LIFE-123")
 	small, large := Size{Weight: 10, Quota: 1000, Memory: 100}, Size{Weight: 20, Quota: 2000, Memory: 200}
 	up := func(c string, r v1.ResourceName) Change { return Change{Container: c, Resource: r, Now: 1, Next: 2} }
@@ -171,16 +171,16 @@ func TestPlanGivesBeforeItTakes(t *testing.T) {
 		want      string
 	}{
 		{"nothing", small, small, nil, ""},
-		{"a pod that grows gains before its containers", small, large, []Change{up("a", "cpu"), up("a", "memory")}, "pod memory limit, a memory, pod cpu limit, pod cpu weight, a cpu"},
-		{"one that shrinks loses after them", large, small, []Change{down("a", "cpu"), down("a", "memory")}, "a memory, pod memory limit, a cpu, pod cpu weight, pod cpu limit"},
+		{"a pod increases before its containers", small, large, []Change{up("a", "cpu"), up("a", "memory")}, "pod memory limit, a memory, pod cpu limit, pod cpu weight, a cpu"},
+		{"a pod decreases after its containers", large, small, []Change{down("a", "cpu"), down("a", "memory")}, "a memory, pod memory limit, a cpu, pod cpu weight, pod cpu limit"},
 		{
-			"who gives comes before who takes",
+			"decreases come before increases",
 			small,
 			small,
 			[]Change{up("a", "cpu"), down("b", "cpu"), up("c", "cpu"), down("d", "cpu")},
 			"b cpu, d cpu, a cpu, c cpu",
 		},
-		{"the resources go their own ways", Size{Weight: 10, Quota: Unlimited, Memory: 200}, Size{Weight: 20, Quota: 1000, Memory: 100}, []Change{down("a", "memory"), up("a", "cpu")}, "a memory, pod memory limit, pod cpu weight, a cpu, pod cpu limit"},
+		{"one resource decreases, another increases", Size{Weight: 10, Quota: Unlimited, Memory: 200}, Size{Weight: 20, Quota: 1000, Memory: 100}, []Change{down("a", "memory"), up("a", "cpu")}, "a memory, pod memory limit, pod cpu weight, a cpu, pod cpu limit"},
 		{"the pod alone", small, large, nil, "pod memory limit, pod cpu limit, pod cpu weight"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -342,7 +342,7 @@ func TestBetweenChangesOneResource(t *testing.T) {
 	}
 }
 
-func TestOnLeavesThePodAlone(t *testing.T) {
+func TestOnDoesNotChangePod(t *testing.T) {
 	p := asking("p", "1")
 	if Of(p).On(p) != p {
 		t.Error("a pod that has what it wants is copied")

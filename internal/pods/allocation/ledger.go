@@ -15,15 +15,14 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// Verdict is the answer to a pod's arrival: it may run if it was not rejected and
-// waits for nothing.
+// Verdict is the result of a pod's admission: the pod may run if it was not rejected and waits for nothing.
 type Verdict struct {
 	Rejection *pod.Rejection
-	// Waits: others have to end first. The pod is woken when they have.
+	// Waits: other pods have to end first, or device plugins have to register. The pod is woken when pods have ended.
 	Waits bool
-	// Late is for which device plugins it waits. Each wake-up of the pod has it judged again.
+	// Late names the device plugins that the pod waits for. It is judged again each time it is woken.
 	Late pod.Late
-	// Victims are to be preempted by the caller: the pod, or another that was judged with it, waits for their end.
+	// Victims are pods that the caller has to preempt: the pod, or another that was judged with it, waits for their end.
 	Victims []Victim
 }
 
@@ -36,14 +35,14 @@ type Victim struct {
 	Disruption string // message of the condition DisruptionTarget
 }
 
-// Judge says whether a pod may run beside others that use the node, and reserves what only one pod can have. To ask
-// again changes nothing. It may save what it has reserved. admitted says that an earlier agent has admitted the pod.
+// Judge decides whether a pod may run beside others that use the node, and reserves exclusive resources for it. It is
+// idempotent. It may save what it has reserved. admitted: the pod was admitted before.
 type Judge func(p *v1.Pod, others []*v1.Pod, admitted bool) *pod.Rejection
 
-// Arrival is a pod that a source wants to run.
+// Arrival is a pod that a source has delivered.
 type Arrival struct {
 	Pod     *v1.Pod
-	Running bool // the runtime holds something of it: it was admitted once
+	Running bool // the runtime holds something of it, so it was admitted before
 }
 
 // Config holds what a Ledger is built from. Judge, Release, TakeOver and Vacate may wait for the disk, SecondLook for
@@ -51,26 +50,26 @@ type Arrival struct {
 type Config struct {
 	Dir   string // where the state files are
 	Judge Judge
-	// SecondLook reads anew what a rejection may be wrong about and returns a judge
-	// who knows it; nil when the rejection stands. It may block.
+	// SecondLook reads again what a rejection is based on and may be outdated, and returns a Judge that uses it; nil if
+	// the rejection stands. It may block.
 	SecondLook func(ctx context.Context, r *pod.Rejection) Judge
-	// MakeRoom names the pods that have to go so that p, which was refused, can run;
-	// none when the refusal stands. An error is another reason for it.
+	// MakeRoom returns the pods that have to be preempted so that p, which was refused, can run; none if the refusal
+	// stands. An error replaces the reason of the refusal.
 	MakeRoom func(p *v1.Pod, others []*v1.Pod, r *pod.Rejection) ([]*v1.Pod, error)
-	// Release gives back what Judge has reserved for a pod that is refused after all,
-	// and TakeOver reserves for one that an earlier agent has admitted.
+	// Release releases what Judge has reserved for a pod that is refused after all. TakeOver reserves resources for a pod
+	// that an earlier agent has admitted.
 	Release  func(types.UID)
 	TakeOver func(*v1.Pod)
-	// Vacate gives back what Judge has reserved, under an earlier agent perhaps, for pods
-	// that are neither wanted nor run any more. It is called before anything new is judged.
+	// Vacate releases what Judge has reserved, perhaps in an earlier agent, for pods that no source has and that do not
+	// run any more. It is called before new pods are judged.
 	Vacate func()
-	// Arrivals are the pods that could be judged now, but for those to be skipped.
+	// Arrivals returns the pods that can be judged now, except those to be skipped.
 	Arrivals func(skip func(types.UID) bool) []Arrival
-	// RunningWithoutSource reports whether a pod that no source has delivered takes up the node.
+	// RunningWithoutSource reports whether a pod that no source has delivered uses the node.
 	RunningWithoutSource func(types.UID) bool
 	Rules                Rules
 	Events               pod.Events
-	OnChange             func(types.UID) // the pod is to be synced
+	OnChange             func(types.UID) // the pod must be synced
 	Log                  *slog.Logger
 	Now                  func() time.Time
 }
@@ -83,8 +82,8 @@ type Ledger struct {
 	dirty   chan struct{} // capacity 1: something is to be written
 
 	writing sync.Mutex // held while the files are written; taken before mu
-	// judging is held while pods are admitted and resizes decided, one after another. That may save the state of
-	// resource managers, so that it takes as long as the disk. It is taken before mu.
+	// judging is held while pods are admitted and resizes decided, one after another. Resource managers may save their
+	// state then, so it may be held during disk writes. It is taken before mu.
 	judging sync.Mutex
 	counted bool // running pods were added to the account; guarded by judging
 
@@ -129,8 +128,8 @@ func (l *Ledger) unlock() {
 	}
 }
 
-// New reads the state that an earlier agent left. What cannot be used is put
-// aside; pods go on with what they have.
+// New reads the state that an earlier agent left. An unusable file is moved aside; pods keep the resources that they
+// have.
 func New(cfg Config) *Ledger {
 	l := &Ledger{
 		cfg:     cfg,
@@ -156,7 +155,7 @@ func New(cfg Config) *Ledger {
 	return l
 }
 
-// othersLocked are the pods of the account without one.
+// othersLocked returns the pods of the account except one.
 func (l *Ledger) othersLocked(uid types.UID) []*v1.Pod {
 	others := make([]*v1.Pod, 0, len(l.account))
 	for other, p := range l.account {
@@ -167,12 +166,12 @@ func (l *Ledger) othersLocked(uid types.UID) []*v1.Pod {
 	return others
 }
 
-// Refused counts a pod that another part has refused for good.
+// Refused counts a pod that another part has rejected.
 func (l *Ledger) Refused(reason string) {
 	l.metrics.rejections.WithLabelValues(countedAs(reason)).Inc()
 }
 
-// Vacate takes an ended pod out of the account.
+// Vacate removes an ended pod from the account.
 func (l *Ledger) Vacate(uid types.UID) {
 	l.mu.Lock()
 	l.vacated[uid], l.ended[uid] = true, true
@@ -196,7 +195,7 @@ func (l *Ledger) Vacate(uid types.UID) {
 	l.wake(woken)
 }
 
-// Forget drops all that is known of a pod that is gone.
+// Forget drops all records of a pod that is gone.
 func (l *Ledger) Forget(uid types.UID) {
 	l.Vacate(uid)
 	l.mu.Lock()
@@ -213,7 +212,7 @@ func (l *Ledger) Forget(uid types.UID) {
 	}
 }
 
-// Prune removes pods that no source and no worker has: they were gone before this agent came.
+// Prune drops the records of pods for which knows is false: they were gone before this agent started.
 func (l *Ledger) Prune(knows func(types.UID) bool) {
 	l.mu.Lock()
 	var gone []types.UID
@@ -230,8 +229,8 @@ func (l *Ledger) Prune(knows func(types.UID) bool) {
 	}
 }
 
-// Account are the pods that take up the node, with what is allocated to them. Those of
-// which no source has delivered yet are not among them.
+// Account returns the pods that use the node, with what is allocated to them. Running pods that no source has delivered
+// yet are not among them.
 func (l *Ledger) Account() []*v1.Pod {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -67,17 +67,16 @@ type stage struct {
 	events eventlog.Log
 	wakes  sync.Mutex // guards woken, which the ledger's own goroutine adds to
 	woken  []types.UID
-	// released are those whose reservations were given back, taken those for whom
-	// they were taken over.
+	// released are the pods whose reservations were released, taken the pods that were taken over.
 	released, taken []types.UID
-	vacated         int // how often room was made of pods that are gone
+	vacated         int // how often the reservations of pods that are gone were released
 	arrived         []Arrival
 	running         map[types.UID]bool
 	victims         map[types.UID][]*v1.Pod
 	second          Judge
 }
 
-// Allocate requests what the pod wants, and returns what it is allocated once that is decided.
+// Allocate requests the pod's desired resources, and returns what is allocated to it once that is decided.
 func (s *stage) Allocate(p *v1.Pod) *v1.Pod {
 	s.t.Helper()
 	s.Ledger.Allocate(p)
@@ -144,9 +143,8 @@ func (s *stage) restart() {
 	})
 }
 
-// What pods have reserved that are gone is given back before anything new is judged, and
-// after what runs was counted.
-func TestRoomOfPodsThatAreGoneIsThereForTheNext(t *testing.T) {
+// The reservations of pods that are gone are released before a new pod is judged, and after running pods were counted.
+func TestVacateBeforeAdmission(t *testing.T) {
 	s := newStage(t)
 	s.arrived = []Arrival{{Pod: asking("runs", "1"), Running: true}}
 	s.cfg.Vacate = func() {
@@ -203,7 +201,7 @@ func (s *stage) pendingOf(uid types.UID) string {
 	return ""
 }
 
-func (s *stage) tells(want ...string) {
+func (s *stage) wantEvents(want ...string) {
 	s.t.Helper()
 	if got := s.events.Take(); !slices.Equal(got, want) {
 		s.t.Errorf("events:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -216,7 +214,7 @@ func (s *stage) writes() { // what Run does when there is something to write
 	}
 }
 
-func TestWhatRunsIsCountedBeforeAnythingNewIsJudged(t *testing.T) {
+func TestRunningPodsAreCountedBeforeAdmission(t *testing.T) {
 	s := newStage(t)
 	old := asking("old", "3")
 	s.arrived = []Arrival{{Pod: old, Running: true}}
@@ -227,7 +225,7 @@ func TestWhatRunsIsCountedBeforeAnythingNewIsJudged(t *testing.T) {
 	s.admit(asking("small", "1"))
 }
 
-func TestWhatWasReservedForARefusedPodIsGivenBack(t *testing.T) {
+func TestRejectedPodReleasesReservation(t *testing.T) {
 	s := newStage(t)
 	old, victim := asking("old", "2"), asking("victim", "2")
 	s.arrived = []Arrival{{Pod: old, Running: true}}
@@ -239,14 +237,14 @@ func TestWhatWasReservedForARefusedPodIsGivenBack(t *testing.T) {
 		!slices.Equal(s.released, []types.UID{"new"}) {
 		t.Errorf("%+v: given back of %v", v.Rejection, s.released)
 	}
-	// One that others have to end for keeps what was reserved.
+	// A pod for which others have to end keeps its reservation.
 	s.victims["critical"] = []*v1.Pod{victim}
 	if v := s.Admit(t.Context(), asking("critical", "2"), false); !v.Waits || len(s.released) != 1 {
 		t.Errorf("%+v: given back of %v", v, s.released)
 	}
 }
 
-func TestPodWithoutASourceYetCountsWithItsAllocation(t *testing.T) {
+func TestPodWithoutSourceCountsWithItsAllocation(t *testing.T) {
 	s := newStage(t)
 	s.admit(asking("gone", "3"), asking("old", "1"))
 	s.writes()
@@ -260,7 +258,7 @@ func TestPodWithoutASourceYetCountsWithItsAllocation(t *testing.T) {
 	if list := s.Account(); len(list) != 0 {
 		t.Errorf("in the account: %v", list)
 	}
-	// Its source speaks: it is counted once.
+	// Its source delivers it: it is counted once.
 	s.arrived = []Arrival{{Pod: asking("old", "1"), Running: true}}
 	s.Admit(t.Context(), asking("old", "1"), true)
 	if list := s.Account(); len(list) != 1 || list[0].Name != "old" {
@@ -269,7 +267,7 @@ func TestPodWithoutASourceYetCountsWithItsAllocation(t *testing.T) {
 	s.admit(asking("other", "3"))
 }
 
-func TestThoseWhoArriveTogetherAreJudgedByAge(t *testing.T) {
+func TestOlderPodsAreAdmittedFirst(t *testing.T) {
 	s := newStage(t)
 	born := func(uid types.UID, cpu string, minute int) *v1.Pod {
 		return edited(asking(uid, cpu), func(p *v1.Pod) {
@@ -282,8 +280,7 @@ func TestThoseWhoArriveTogetherAreJudgedByAge(t *testing.T) {
 		t.Error("the youngest came first because its worker did")
 	}
 	s.admit(second, first)
-	// What was granted counts, not what is wanted: a resize that is pending frees
-	// nothing.
+	// Allocated resources count, not desired ones: a pending resize releases nothing.
 	if got := s.Allocate(resizedTo(first, "3")); milli(got) != 2000 {
 		t.Errorf("first has %d", milli(got))
 	}
@@ -293,7 +290,7 @@ func TestThoseWhoArriveTogetherAreJudgedByAge(t *testing.T) {
 	}
 }
 
-func TestASecondLookAndTheMetric(t *testing.T) {
+func TestSecondJudgeAndRejectionMetric(t *testing.T) {
 	s := newStage(t)
 	s.second = func(*v1.Pod, []*v1.Pod, bool) *pod.Rejection { return nil }
 	s.admit(asking("lucky", "5"))
@@ -315,7 +312,7 @@ func TestASecondLookAndTheMetric(t *testing.T) {
 	}
 }
 
-func TestRejectionsAreCountedUnderWordsThatAreFew(t *testing.T) {
+func TestRejectionReasonLabels(t *testing.T) {
 	parity.Proves(t, "SRC-51")
 	want := map[string]string{
 		"OutOfexample.com/gpu": "OutOfExtendedResources",
@@ -347,9 +344,9 @@ func TestRejectionsAreCountedUnderWordsThatAreFew(t *testing.T) {
 	}
 }
 
-// TestEndedPodStaysOutOfTheAccount has a pod that has ended while the runtime still holds its containers and its source
+// TestEndedPodIsNotInAccount has a pod that has ended while the runtime still holds its containers and its source
 // does not show that it has ended. Another pod is admitted then.
-func TestEndedPodStaysOutOfTheAccount(t *testing.T) {
+func TestEndedPodIsNotInAccount(t *testing.T) {
 	s := newStage(t)
 	ended := asking("ended", "3")
 	s.admit(ended)
@@ -364,7 +361,7 @@ func TestEndedPodStaysOutOfTheAccount(t *testing.T) {
 	if as := s.Allocate(resizedTo(ended, "1")); as.Spec.Containers[0].Resources.Requests.Cpu().String() != "3" {
 		t.Errorf("the ended pod was resized to %v", as.Spec.Containers[0].Resources.Requests)
 	}
-	s.tells()
+	s.wantEvents()
 
 	s.Forget("ended") // the pod is gone; one with its UID is another pod
 	if v := s.Admit(t.Context(), ended, true); v.Rejection != nil || !slices.Contains(s.taken, "ended") {
@@ -372,7 +369,7 @@ func TestEndedPodStaysOutOfTheAccount(t *testing.T) {
 	}
 }
 
-func TestACriticalPodWaitsUntilThoseItDrivesAwayHaveEnded(t *testing.T) {
+func TestCriticalPodWaitsForPreemptedPods(t *testing.T) {
 	parity.ProvesPart(t, 3, "EVIC-24")
 	s := newStage(t)
 	a, b := asking("a", "2"), asking("b", "2")
@@ -386,7 +383,7 @@ func TestACriticalPodWaitsUntilThoseItDrivesAwayHaveEnded(t *testing.T) {
 		v.Victims[0].Reason != ReasonPreempting {
 		t.Errorf("to be preempted: %+v", v.Victims)
 	}
-	s.tells("a Warning Preempting Preempted in order to admit critical pod",
+	s.wantEvents("a Warning Preempting Preempted in order to admit critical pod",
 		"b Warning Preempting Preempted in order to admit critical pod")
 	if n := scrape.Of(t, s)["kubelet_preemptions{preemption_signal=cpu}"]; n != 2 {
 		t.Errorf("%v preemptions", n)
@@ -407,7 +404,7 @@ func TestACriticalPodWaitsUntilThoseItDrivesAwayHaveEnded(t *testing.T) {
 
 // The events list the containers' resources, not the pod-level ones, and always a generation, which is 0 if the pod
 // has none.
-func TestWhatEventsOfResizesHold(t *testing.T) {
+func TestResizeEventContent(t *testing.T) {
 	p := asking("p", "1")
 	p.Spec.Resources = &v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("2")}}
 	p.Spec.InitContainers = []v1.Container{{Name: "first"}}
@@ -418,7 +415,7 @@ func TestWhatEventsOfResizesHold(t *testing.T) {
 	}
 }
 
-func TestAResizeIsGrantedDeferredOrInfeasible(t *testing.T) {
+func TestResizeIsGrantedDeferredOrInfeasible(t *testing.T) {
 	parity.Proves(t, "SRV-62")
 	s := newStage(t)
 	p, other := asking("p", "1"), asking("other", "2")
@@ -428,7 +425,7 @@ func TestAResizeIsGrantedDeferredOrInfeasible(t *testing.T) {
 	if got := s.Allocate(up); milli(got) != 2000 {
 		t.Errorf("granted %d", milli(got))
 	}
-	s.tells(
+	s.wantEvents(
 		`p Normal ResizeStarted Pod resize started: {"containers":[{"name":"main","resources":{"requests":{"cpu":"2"}}}],"generation":2}`)
 	if c := s.Conditions("p"); len(c) != 1 || c[0].Type != v1.PodResizeInProgress || c[0].ObservedGeneration != 2 ||
 		c[0].Reason != "" {
@@ -436,7 +433,7 @@ func TestAResizeIsGrantedDeferredOrInfeasible(t *testing.T) {
 	}
 	s.Tried(up, time.Second, fmt.Errorf("no way"))
 	s.Tried(up, time.Second, fmt.Errorf("no way"))
-	s.tells(
+	s.wantEvents(
 		`p Warning ResizeError Pod resize error: {"containers":[{"name":"main","resources":{"requests":{"cpu":"2"}}}],"generation":2,"error":"no way"}`)
 	if c := s.Conditions("p"); len(c) != 1 || c[0].Reason != "Error" || c[0].Message != "no way" ||
 		c[0].ObservedGeneration != 2 {
@@ -444,10 +441,10 @@ func TestAResizeIsGrantedDeferredOrInfeasible(t *testing.T) {
 	}
 	s.Tried(up, time.Second, nil)
 	s.Progress(up, true)
-	s.tells()
+	s.wantEvents()
 	s.Progress(up, false)
 	s.Progress(up, false)
-	s.tells(
+	s.wantEvents(
 		`p Normal ResizeCompleted Pod resize completed: {"containers":[{"name":"main","resources":{"requests":{"cpu":"2"}}}],"generation":2}`)
 	if c := s.Conditions("p"); len(c) != 0 {
 		t.Errorf("done: %+v", c)
@@ -459,24 +456,24 @@ func TestAResizeIsGrantedDeferredOrInfeasible(t *testing.T) {
 			t.Errorf("deferred: has %d of generation %d", milli(got), got.Generation)
 		}
 	}
-	s.tells(
+	s.wantEvents(
 		`p Warning ResizeDeferred Pod resize Deferred: {"containers":[{"name":"main","resources":{"requests":{"cpu":"3"}}}],"generation":3,"error":"requested 3000, used 2000"}`)
 	if c := s.Conditions("p"); len(c) != 1 || c[0].Type != v1.PodResizePending || c[0].Reason != "Deferred" ||
 		c[0].Message != "requested 3000, used 2000" || c[0].ObservedGeneration != 3 {
 		t.Errorf("deferred: %+v", c)
 	}
-	// The message follows; that is no event.
+	// The message of the condition is updated; no event is recorded.
 	s.Allocate(resizedTo(other, "1500m"))
 	s.events.Take()
 	if c := s.Conditions("p"); c[0].Message != "requested 3000, used 1500" {
 		t.Errorf("deferred later: %+v", c)
 	}
-	s.tells()
+	s.wantEvents()
 
 	// More than the node has is deferred like the rest.
 	large := resizedTo(more, "5")
 	s.Allocate(large)
-	s.tells(
+	s.wantEvents(
 		`p Warning ResizeDeferred Pod resize Deferred: {"containers":[{"name":"main","resources":{"requests":{"cpu":"5"}}}],"generation":4,"error":"requested 5000, used 1500"}`)
 	if c := s.Conditions("p"); len(c) != 1 || c[0].Reason != "Deferred" ||
 		c[0].Message != "requested 5000, used 1500" || c[0].ObservedGeneration != 4 {
@@ -489,7 +486,7 @@ func TestAResizeIsGrantedDeferredOrInfeasible(t *testing.T) {
 		p.Spec.Containers[0].Resources.Requests["memory"] = resource.MustParse("1Gi")
 	})
 	s.Allocate(never)
-	s.tells(
+	s.wantEvents(
 		`p Warning ResizeInfeasible Pod resize Infeasible: {"containers":[{"name":"main","resources":{"requests":{"cpu":"5","memory":"1Gi"}}}],"generation":5,"error":"In-place resize of containers with swap is not supported."}`)
 	if c := s.Conditions("p"); len(c) != 1 || c[0].Reason != "Infeasible" || c[0].ObservedGeneration != 5 {
 		t.Errorf("infeasible: %+v", c)
@@ -500,24 +497,23 @@ func TestAResizeIsGrantedDeferredOrInfeasible(t *testing.T) {
 	}
 	// A withdrawn resize is shown by the removal of its condition.
 	s.Allocate(edited(never, func(p *v1.Pod) { p.Generation++; p.Spec = up.Spec }))
-	s.tells()
+	s.wantEvents()
 	if c := s.Conditions("p"); len(c) != 0 {
 		t.Errorf("taken back: %+v", c)
 	}
 }
 
-func TestDeferredResizesAreAskedInOrder(t *testing.T) {
+func TestDeferredResizesAreRetriedInOrder(t *testing.T) {
 	parity.ProvesPart(t, 2, "LIFE-126")
 	parity.ProvesPart(t, 2, "LIFE-129")
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
-		// Each has half a CPU and wants one and a half: of those who wait, one fits
-		// when the big one has gone.
+		// Each has half a CPU and requests one and a half: one of them fits when the big pod has ended.
 		ranked := []*v1.Pod{asking("late", "500m"), asking("early", "500m"), asking("burstable", "500m"),
 			asking("urgent", "500m")}
 		ranked[3].Spec.Priority = new(int32)
 		*ranked[3].Spec.Priority = 7
-		for _, p := range ranked[:2] { // best of the classes they can have with a limit
+		for _, p := range ranked[:2] { // Guaranteed
 			p.Spec.Containers[0].Resources.Requests = amounts("cpu", "500m", "memory", "1Mi")
 			p.Spec.Containers[0].Resources.Limits = amounts("cpu", "500m", "memory", "1Mi")
 		}
@@ -555,7 +551,7 @@ func TestDeferredResizesAreAskedInOrder(t *testing.T) {
 			}
 			return got
 		}
-		// Who gives back comes before all others, and makes room for the most urgent.
+		// A resize that releases resources is decided before all others, and the most urgent pod gets them.
 		s.Allocate(resizedTo(big, "1"))
 		if got := granted(); !slices.Equal(got, []types.UID{"urgent"}) {
 			t.Errorf("after the big one shrank: %v", got)
@@ -597,7 +593,7 @@ func TestDeferredResizesAreAskedInOrder(t *testing.T) {
 	})
 }
 
-func TestTheClockAsksAfterHalfAMinuteAndThenEveryThree(t *testing.T) {
+func TestDeferredResizeRetryInterval(t *testing.T) {
 	parity.ProvesPart(t, 2, "LIFE-126")
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
@@ -632,7 +628,7 @@ func TestTheClockAsksAfterHalfAMinuteAndThenEveryThree(t *testing.T) {
 	})
 }
 
-func TestMetricsOfResizes(t *testing.T) {
+func TestResizeMetrics(t *testing.T) {
 	parity.ProvesPart(t, 2, "LIFE-129")
 	s := newStage(t)
 	p, q := asking("p", "1"), asking("q", "3")
@@ -714,11 +710,11 @@ func TestStateSurvivesARestart(t *testing.T) {
 	}
 }
 
-// The first pod that is looked at after a restart may be one that waits for more:
-// what the others use is not free, whether or not a source has them.
-func TestAWishThatWaitsOverARestartIsJudgedBesideAllThatRuns(t *testing.T) {
-	for _, heard := range []bool{true, false} {
-		t.Run(fmt.Sprintf("heard=%v", heard), func(t *testing.T) {
+// The first pod that is synced after a restart may be one with a deferred resize: what the others use is not free,
+// whether or not a source has delivered them.
+func TestDeferredResizeAfterRestart(t *testing.T) {
+	for _, delivered := range []bool{true, false} {
+		t.Run(fmt.Sprintf("delivered=%v", delivered), func(t *testing.T) {
 			s := newStage(t)
 			other, p := asking("other", "3"), asking("p", "1")
 			s.admit(other, p)
@@ -728,7 +724,7 @@ func TestAWishThatWaitsOverARestartIsJudgedBesideAllThatRuns(t *testing.T) {
 			}
 			s.writes()
 			s.restart()
-			if heard {
+			if delivered {
 				s.arrived = []Arrival{{Pod: other, Running: true}, {Pod: up, Running: true}}
 			} else {
 				s.running = map[types.UID]bool{"other": true}
@@ -746,9 +742,9 @@ func TestAWishThatWaitsOverARestartIsJudgedBesideAllThatRuns(t *testing.T) {
 	}
 }
 
-// An agent that dies right after it has started a container with new resources
-// leaves word of them: the next one does not restart the container for them.
-func TestWhatAContainerIsStartedWithIsKnownAfterADeath(t *testing.T) {
+// An agent that dies right after it has started a container with new resources has recorded them: the next agent does
+// not restart the container for them.
+func TestResourcesOfStartAreKnownAfterCrash(t *testing.T) {
 	s := newStage(t)
 	p := asking("p", "1")
 	s.admit(p)
@@ -765,7 +761,7 @@ func TestWhatAContainerIsStartedWithIsKnownAfterADeath(t *testing.T) {
 	}
 }
 
-func TestAPodWithoutStateHasWhatItsStatusSays(t *testing.T) {
+func TestPodWithoutStateIsReadFromStatus(t *testing.T) {
 	s := newStage(t)
 	p := resizedTo(asking("p", "1"), "2") // the desired resources were not allocated when the state was lost
 	p.Status.ContainerStatuses = []v1.ContainerStatus{
@@ -803,7 +799,7 @@ func TestStateFilesAreUpstreams(t *testing.T) {
 	}
 }
 
-func TestInvalidStateFileIsPutAsideAndReportedOnce(t *testing.T) {
+func TestInvalidStateFileIsRenamedAndReportedOnce(t *testing.T) {
 	good := func() []byte {
 		s := newStage(t)
 		s.admit(asking("p", "1"))
@@ -839,7 +835,7 @@ func TestInvalidStateFileIsPutAsideAndReportedOnce(t *testing.T) {
 			}
 			s.writes()
 			s.restart()
-			s.tells()
+			s.wantEvents()
 		})
 	}
 }
@@ -868,8 +864,8 @@ func FuzzStateFiles(f *testing.F) {
 	})
 }
 
-// A pod that waits for a device plugin takes up the node, and is granted nothing until it is judged again.
-func TestPodsThatWaitForDevicePluginsAreJudgedAgain(t *testing.T) {
+// A pod that waits for a device plugin is in the account, and nothing is allocated to it until it is judged again.
+func TestPodWaitingForDevicePluginsIsJudgedAgain(t *testing.T) {
 	s := newStage(t)
 	late := pod.Late{Resources: []string{"example.com/gpu"}}
 	missing := true
@@ -897,7 +893,7 @@ func TestPodsThatWaitForDevicePluginsAreJudgedAgain(t *testing.T) {
 	if len(s.allocated) != 0 || len(s.released) != 1 || s.released[0] != "other" {
 		t.Errorf("granted %v, released %v", s.allocated, s.released)
 	}
-	// One that is deleted leaves its place.
+	// One that is deleted is removed from the account.
 	s.Forget("waits")
 	s.admit(asking("second", "2"))
 	s.Vacate("second")
@@ -909,7 +905,7 @@ func TestPodsThatWaitForDevicePluginsAreJudgedAgain(t *testing.T) {
 		t.Errorf("judged as admitted before: %v; granted %v", admitted, s.allocated)
 	}
 
-	// The agent after this one knows that it was admitted; else the API server does.
+	// A restarted agent finds in its files that the pod was admitted, or else in the pod's status.
 	s.write()
 	s.restart()
 	known := map[types.UID]bool{}
@@ -923,7 +919,7 @@ func TestPodsThatWaitForDevicePluginsAreJudgedAgain(t *testing.T) {
 }
 
 // Pod-level resources are restored from the pod's status, and are not computed as the sum over its containers.
-func TestDesiredPodLevelResourcesAreReadFromTheStatus(t *testing.T) {
+func TestPodLevelResourcesAreReadFromStatus(t *testing.T) {
 	p := asking("p", "1")
 	p.Spec.Resources = ptr.To(with(amounts("cpu", "2"), amounts("cpu", "4")))
 	p.Status.Resources = ptr.To(with(amounts("cpu", "2", "memory", "1Gi"), amounts("cpu", "3", "memory", "1Gi")))

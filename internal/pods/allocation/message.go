@@ -8,7 +8,7 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// summary is what events tell of a resize.
+// summary is the message of an event about a resize.
 type summary struct {
 	InitContainers []allotment `json:"initContainers,omitempty"`
 	Containers     []allotment `json:"containers,omitempty"`
@@ -21,7 +21,7 @@ type allotment struct {
 	Resources v1.ResourceRequirements `json:"resources"`
 }
 
-// summarize tells of a pod's resources in one line.
+// summarize returns the pod's resources as one line of JSON.
 func summarize(p *v1.Pod, generation int64, problem string) string {
 	s := summary{Generation: generation, Error: problem}
 	for kind, c := range pod.Containers(p) {

@@ -21,13 +21,13 @@ func newMetrics() metrics {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
 	return metrics{
-		rejections: counter(metricRejections, "Pods that were refused on their arrival", "reason"),
+		rejections: counter(metricRejections, "Number of pods that were rejected at admission", "reason"),
 		preempted: counter(metricPreempted, "Number of pods that were preempted for a critical pod",
 			"preemption_signal"),
-		requested: counter(metricRequested, "Changes of resources that were asked for, by container",
+		requested: counter(metricRequested, "Number of requested changes of container resources",
 			"resource", "requirement", "operation"),
-		infeasible: counter(metricInfeasible, "Resizes that can never be had on this node", "reason_detail"),
-		accepted:   counter(metricAccepted, "Resizes that were deferred and then accepted", "retry_trigger"),
+		infeasible: counter(metricInfeasible, "Number of resizes that are infeasible on this node", "reason_detail"),
+		accepted:   counter(metricAccepted, "Number of resizes that were deferred and then accepted", "retry_trigger"),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    metricDuration,
 			Help:    "Duration in milliseconds of the actuation of a resize",
@@ -64,7 +64,7 @@ func (l *Ledger) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect counts the resizes that there are.
+// Collect counts the pending resizes and those in progress, and collects the other metrics.
 func (l *Ledger) Collect(ch chan<- prometheus.Metric) {
 	l.mu.Lock()
 	count, progress := l.resizes.numbers()
@@ -89,7 +89,7 @@ var counted = map[string]bool{
 	"NodeShutdown": true, "VolumeAttachmentLimitExceeded": true,
 }
 
-// countedAs is the label for a reason: what stands in it is bounded.
+// countedAs is the label for a reason. The number of its values is bounded.
 func countedAs(reason string) string {
 	switch {
 	case counted[reason]:

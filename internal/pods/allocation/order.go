@@ -12,17 +12,17 @@ import (
 
 // pendingResize is a resize request that was not accepted.
 type pendingResize struct {
-	pod     *v1.Pod // as wanted
+	pod     *v1.Pod // as desired
 	want    Resources
 	reason  string // Deferred or Infeasible; empty: not decided yet
 	message string
-	event   string    // the reason that was recorded in an event last, maybe by an earlier agent
+	event   string    // the reason of the last event, maybe of an earlier agent
 	since   time.Time // when it was first pending
 	grows   bool
 }
 
-// sortPending puts in order who is asked first: who gives something back, then by
-// priority, by class, and by how long they have waited.
+// sortPending sorts resizes in the order in which they are decided: first those that only release resources, then by
+// priority, by QoS class, and by the time since which they are pending.
 func sortPending(list []*pendingResize) {
 	slices.SortStableFunc(list, func(a, b *pendingResize) int {
 		return cmp.Or(
@@ -58,8 +58,8 @@ func classRank(p *v1.Pod) int {
 	return 2
 }
 
-// Deferred resizes are decided again by the clock after firstRetry, then every
-// laterRetry; mostly something happens before that.
+// Deferred resizes are decided again after firstRetry, then every laterRetry, and whenever resources may have been
+// released.
 const (
 	firstRetry = 30 * time.Second
 	laterRetry = 3 * time.Minute

@@ -9,8 +9,8 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// Allocate returns the pod with its allocated resources in place of those it wants. A new request for others is queued;
-// decided is false until Run has decided it and wakes the pod. Allocate does not wait for decisions.
+// Allocate returns the pod with its allocated resources in place of the desired ones. A new request for other resources
+// is queued; decided is false until Run has decided it and wakes the pod. Allocate does not wait for decisions.
 func (l *Ledger) Allocate(p *v1.Pod) (as *v1.Pod, decided bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -45,7 +45,8 @@ func (j judging) decideQueued() {
 	}
 }
 
-// retry decides the pending resizes that can be accepted, in order, and wakes the pods of which something has changed.
+// retry decides the pending resizes that can be accepted, in order, and wakes the pods whose resize has changed its
+// state.
 func (j judging) retry(why trigger) {
 	j.mu.Lock()
 	line := j.resizes.feasible()
@@ -57,14 +58,14 @@ func (j judging) retry(why trigger) {
 		}
 		changed = append(changed, w.pod.UID)
 		if why == triggerUpdated {
-			why = triggerResized // the ones after it profit from what it returned
+			why = triggerResized // the next ones may use what this one released
 		}
 	}
 	j.wake(changed)
 }
 
-// decide decides one pending resize, and reports whether what is shown of it has changed. A request that was
-// withdrawn or replaced meanwhile is not decided.
+// decide decides one pending resize, and reports whether its condition has changed. A request that was withdrawn or
+// replaced meanwhile is not decided.
 func (j judging) decide(w *pendingResize, why trigger) bool {
 	uid := w.pod.UID
 	j.mu.Lock()
@@ -89,9 +90,8 @@ func (j judging) decide(w *pendingResize, why trigger) bool {
 	return changed
 }
 
-// Gap is what the pod's running containers lack of what p, which shows what it was
-// allocated, names. A container of which nothing is known has what its pod's stored
-// status says, else what is allocated.
+// Gap compares p, which has its allocated resources, with what its running containers have actuated. For a container
+// without a record the pod's stored status counts, else what is allocated.
 func (l *Ledger) Gap(p *v1.Pod, have pod.Runtime) Gap {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -108,10 +108,9 @@ func (l *Ledger) Gap(p *v1.Pod, have pod.Runtime) Gap {
 	return gap(p, have, actuated, l.resizes.failing(p.UID))
 }
 
-// Starting notes what a container that does not run is about to be started with,
-// if that is not what it had. It returns once that is written down: an agent after
-// this one would take the new instance for one that still lacks what is allocated,
-// and restart it once more.
+// Starting records the resources that a stopped container is about to be started with, if they are not those that it
+// had. It returns once the file is written: without that, a restarted agent would take the new instance for one that
+// still lacks what is allocated, and would restart it once more.
 func (l *Ledger) Starting(p *v1.Pod, container string, r v1.ResourceRequirements) {
 	l.mu.Lock()
 	old, known := l.actuated[p.UID].Containers[container]
@@ -127,8 +126,7 @@ func (l *Ledger) Starting(p *v1.Pod, container string, r v1.ResourceRequirements
 	}
 }
 
-// SetActuated notes what a container has actuated: it was started with it, or
-// updated to it.
+// SetActuated records what a container has actuated: it was started with these resources, or updated to them.
 func (l *Ledger) SetActuated(p *v1.Pod, container string, r v1.ResourceRequirements) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -148,9 +146,9 @@ func (l *Ledger) setActuatedLocked(p *v1.Pod, container string, r v1.ResourceReq
 	l.writeLocked()
 }
 
-// SetPodActuated notes that the pod-level resources of p are actuated. It returns once the
-// checkpoint is written: containers that were stopped for the resize are started next, and
-// without the checkpoint a restarted agent would restart them once more.
+// SetPodActuated records that the pod-level resources of p are actuated. It returns once the checkpoint is written:
+// containers that were stopped for the resize are started next, and without the checkpoint a restarted agent would
+// restart them once more.
 func (l *Ledger) SetPodActuated(p *v1.Pod) {
 	l.mu.Lock()
 	now, known := l.actuated[p.UID]
@@ -167,22 +165,21 @@ func (l *Ledger) SetPodActuated(p *v1.Pod) {
 	}
 }
 
-// Actuated is the pod with what it has actuated; where nothing is known, with what
-// p names.
+// Actuated returns the pod with its actuated resources; those of p where none are recorded.
 func (l *Ledger) Actuated(p *v1.Pod) *v1.Pod {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.actuated[p.UID].On(p)
 }
 
-// Progress takes in whether an accepted resize of the pod still has to be actuated.
+// Progress records whether an accepted resize of the pod still has to be actuated.
 func (l *Ledger) Progress(p *v1.Pod, open bool) {
 	l.mu.Lock()
 	defer l.unlock()
 	l.recordLocked(l.resizes.actuated(p, open))
 }
 
-// Tried takes in how an attempt to actuate a resize ended.
+// Tried records the result of an attempt to actuate a resize.
 func (l *Ledger) Tried(p *v1.Pod, took time.Duration, failed error) {
 	l.mu.Lock()
 	defer l.unlock()
@@ -201,7 +198,7 @@ func (l *Ledger) Failing(uid types.UID) bool {
 	return l.resizes.failing(uid)
 }
 
-// Conditions show the state of the pod's resizes.
+// Conditions returns the conditions that show the state of the pod's resizes.
 func (l *Ledger) Conditions(uid types.UID) []v1.PodCondition {
 	l.mu.Lock()
 	defer l.mu.Unlock()

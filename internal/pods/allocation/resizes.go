@@ -21,13 +21,13 @@ type resizes struct {
 	counted  map[types.UID]Resources      // the request that was counted last
 }
 
-// undecided is a reason to decide pending resizes: a new request, or without one that a pod was removed.
+// undecided is a reason to decide pending resizes: a new request, or without a request the removal of a pod.
 type undecided struct {
 	request *pendingResize
 	why     trigger
 }
 
-// progress is a resize that is allocated.
+// progress is a resize that is allocated and not actuated yet.
 type progress struct {
 	generation int64
 	problem    string
@@ -92,13 +92,13 @@ func (r *resizes) request(p *v1.Pod, want Resources, now time.Time) bool {
 	return false
 }
 
-// removed queues that a pod was removed, which makes room for others.
+// removed queues the removal of a pod, whose resources are available to others now.
 func (r *resizes) removed() {
 	r.queue = append(r.queue, undecided{why: triggerRemoved})
 	signal(r.queued)
 }
 
-// withdraw drops the request of a pod that wants what it is allocated, or that has ended.
+// withdraw drops the request of a pod whose desired resources are the allocated ones, or that has ended.
 func (r *resizes) withdraw(uid types.UID) {
 	delete(r.pending, uid)
 	r.queue = slices.DeleteFunc(r.queue, func(u undecided) bool { return u.request != nil && u.request.pod.UID == uid })
@@ -141,7 +141,7 @@ func (r *resizes) anyDeferred() bool {
 	return false
 }
 
-// apply takes in a decision. It returns the event to be sent, if any, and whether what is shown of the resize has
+// apply records a decision. It returns the event to be sent, if any, and whether the condition of the resize has
 // changed.
 func (r *resizes) apply(w *pendingResize, d decision, why trigger) (*event, bool) {
 	if d.detail != "" {
@@ -177,11 +177,12 @@ func (r *resizes) apply(w *pendingResize, d decision, why trigger) (*event, bool
 	}, changed
 }
 
-// actuated takes in whether an accepted resize is actuated. After a restart of the agent, one that is not starts again.
+// actuated records whether an accepted resize is actuated. After a restart of the agent, one that is not actuated is in
+// progress again.
 func (r *resizes) actuated(p *v1.Pod, open bool) *event {
 	at := r.progress[p.UID]
 	switch {
-	case at != nil && p.Generation < at.generation: // the resize was accepted after p was looked at
+	case at != nil && p.Generation < at.generation: // the resize was accepted after p was read
 	case open && at == nil:
 		r.progress[p.UID] = &progress{generation: p.Generation}
 	case !open && at != nil:
@@ -196,7 +197,7 @@ func (r *resizes) actuated(p *v1.Pod, open bool) *event {
 	return nil
 }
 
-// attempted takes in how an attempt to actuate a resize ended; problem is empty if it succeeded.
+// attempted records the result of an attempt to actuate a resize; problem is empty if it succeeded.
 func (r *resizes) attempted(p *v1.Pod, problem string) *event {
 	at := r.progress[p.UID]
 	if at == nil {
@@ -231,7 +232,7 @@ func (r *resizes) vacate(uid types.UID) {
 	delete(r.progress, uid)
 }
 
-// conditions show the state of the pod's resizes.
+// conditions returns the conditions that show the state of the pod's resizes.
 func (r *resizes) conditions(uid types.UID) []v1.PodCondition {
 	var out []v1.PodCondition
 	if w := r.pending[uid]; w != nil && w.reason != "" {
@@ -258,7 +259,7 @@ func (r *resizes) conditions(uid types.UID) []v1.PodCondition {
 	return out
 }
 
-// numbers are the numbers of pending resizes by reason, and of those in progress.
+// numbers returns the numbers of pending resizes by reason, and of those in progress.
 func (r *resizes) numbers() (pending map[string]int, inProgress int) {
 	pending = map[string]int{v1.PodReasonDeferred: 0, v1.PodReasonInfeasible: 0}
 	for _, w := range r.pending {

@@ -17,7 +17,7 @@ type Resources struct {
 	Pod        *v1.ResourceRequirements           `json:"PodLevelResources"`
 }
 
-// Of are the resources that a specification names.
+// Of returns the resources of a specification.
 func Of(p *v1.Pod) Resources {
 	r := Resources{Containers: map[string]v1.ResourceRequirements{}, Pod: p.Spec.Resources}
 	for kind, c := range pod.Containers(p) {
@@ -44,8 +44,8 @@ func samePod(a, b *v1.ResourceRequirements) bool {
 	return same(*a, *b)
 }
 
-// On is the pod with these resources: p itself where that is no difference. What
-// they do not name is left as it is.
+// On returns the pod with these resources: p itself if nothing differs. Resources of containers that they do not name
+// are left as they are.
 func (r Resources) On(p *v1.Pod) *v1.Pod {
 	out := p
 	own := func() {
@@ -73,7 +73,7 @@ func (r Resources) On(p *v1.Pod) *v1.Pod {
 	return out
 }
 
-// with is r with other resources of one container.
+// with returns r with other resources of one container.
 func (r Resources) with(container string, rr v1.ResourceRequirements) Resources {
 	all := maps.Clone(r.Containers)
 	if all == nil {
@@ -83,8 +83,8 @@ func (r Resources) with(container string, rr v1.ResourceRequirements) Resources 
 	return Resources{Containers: all, Pod: r.Pod}
 }
 
-// stored are the resources that the pod's stored status says are actuated, and
-// its specification where the status says nothing.
+// stored returns the actuated resources according to the pod's stored status, and those of its specification where the
+// status has none.
 func stored(p *v1.Pod) Resources {
 	r := Of(p)
 	for _, list := range [][]v1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses} {

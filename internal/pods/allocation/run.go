@@ -11,7 +11,7 @@ import (
 	"keelson/internal/host/checkpoint"
 )
 
-// writePause gathers what a burst of pods changes into one write.
+// writePause is how long changes are collected before one write.
 const writePause = 100 * time.Millisecond
 
 func (l *Ledger) writeLocked() {
@@ -61,7 +61,7 @@ func (j judging) retryDeferred() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	select {
-	case <-j.resizes.deferred: // those that were deferred just now are counted
+	case <-j.resizes.deferred: // anyDeferred finds those that were deferred just now, too
 	default:
 	}
 	return j.resizes.anyDeferred()

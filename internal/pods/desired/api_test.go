@@ -19,8 +19,7 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// server lists and watches as an API server does, without the list inside the
-// watch of newer ones.
+// server lists and watches as an API server does, without WatchList.
 type server struct {
 	mu    sync.Mutex
 	list  []v1.Pod
@@ -29,7 +28,7 @@ type server struct {
 	lists int
 }
 
-// becomes changes what the server answers from now on.
+// becomes changes what the server returns from now on.
 func (s *server) becomes(away error, list ...v1.Pod) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,7 +65,7 @@ func (s *server) listWatch() cache.ListerWatcher {
 	}}
 }
 
-// listWatcher tells the reflector that there is no list inside the watch.
+// listWatcher makes the reflector list without WatchList.
 type listWatcher struct{ *cache.ListWatch }
 
 func (listWatcher) IsWatchListSemanticsUnSupported() bool { return true }

@@ -31,8 +31,7 @@ type FilesConfig struct {
 	Path   string        // a directory of manifests, or one manifest; it need not exist
 	Period time.Duration // between two full reads, in case a notification was lost
 	Watch  bool          // false: full reads only
-	// Changes reports changes in place of the kernel's notifications; nil without Watch:
-	// nothing reports them.
+	// Changes reports changes while the kernel's notifications are not used. Nil without Watch: full reads only.
 	Changes  <-chan fsnotify.Event
 	Manifest manifest.Compiler
 	Events   pod.Events
@@ -301,7 +300,7 @@ func (f *Files) note(path string, e *manifestFile, what string) {
 	e.bad = what
 	message := fmt.Sprintf("Manifest %s: %s", path, what)
 	if e.pod != nil {
-		message += "; pod " + e.pod.Namespace + "/" + e.pod.Name + " goes on as the last good manifest had it"
+		message += "; pod " + e.pod.Namespace + "/" + e.pod.Name + " keeps running with its last valid manifest"
 	}
 	f.cfg.Log.Error("invalid manifest", "file", path, "err", what, "keepsLastGood", e.pod != nil)
 	f.cfg.Events.Node(v1.EventTypeWarning, pod.EventFailedValidation, message)
@@ -378,8 +377,7 @@ func (p *pathWatch) wait() time.Duration {
 	return p.backoff.Step()
 }
 
-// target is the directory to watch. missing says that it is a parent of a path that does
-// not exist.
+// target returns the directory to watch. missing: it is a parent of a path that does not exist.
 func (p *pathWatch) target() (dir string, info fs.FileInfo, missing bool, err error) {
 	dir = p.path
 	info, err = os.Stat(dir)

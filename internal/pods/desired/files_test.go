@@ -102,9 +102,9 @@ func TestFilesInDirectory(t *testing.T) {
 	}
 }
 
-// A manifest that turns bad names file, field and cause once, and neither its
-// own pod nor any other stops.
-func TestABadManifestLosesNoPod(t *testing.T) {
+// When a manifest becomes invalid, one event names the file, the field and the cause, and neither its own pod nor any
+// other stops.
+func TestInvalidManifestStopsNoPod(t *testing.T) {
 	parity.Differs(t, "SRC-04", "0003")
 	dir, r := t.TempDir(), newRecorder()
 	put(t, dir+"/a.yaml", manifestText("a", "one"))
@@ -131,7 +131,7 @@ func TestABadManifestLosesNoPod(t *testing.T) {
 		ev := r.Take()
 		if len(ev) != 1 || !strings.Contains(ev[0], "FailedValidation Manifest "+dir+"/a.yaml: ") ||
 			!strings.Contains(ev[0], bad.want) ||
-			!strings.Contains(ev[0], "pod default/a-node1 goes on as the last good manifest had it") {
+			!strings.Contains(ev[0], "pod default/a-node1 keeps running with its last valid manifest") {
 			t.Errorf("%s: events = %q", bad.name, ev)
 		}
 	}
@@ -206,8 +206,7 @@ func eventually(t *testing.T, s *Store, r *recorder, want string) {
 	}
 }
 
-// Every way to change a manifest is seen well within a second, though the next
-// full read is an hour away.
+// Every way to change a manifest is noticed well within a second, although the next full read is an hour away.
 func TestFileChangesAreSeenAtOnce(t *testing.T) {
 	parity.ProvesPart(t, 2, "SRC-02")
 	parity.ProvesPart(t, 4, "SRC-03")
@@ -278,14 +277,14 @@ func TestFileChangesAreSeenAtOnce(t *testing.T) {
 		slowest = max(slowest, time.Since(begun))
 		eventually(t, s, r, step.want) // the directory is read once an hour
 	}
-	// A reader that takes until the file seems to be written gets its content by then.
+	// If a step took as long as a file needs to settle, a half-written file may have been read.
 	if ev := r.Take(); len(ev) != 0 && slowest < settle/2 {
 		t.Errorf("events about good manifests: %q", ev)
 	}
 }
 
 // The creation of a path that did not exist is notified, however long ago it was looked for.
-func TestTheCreationOfThePathIsNotified(t *testing.T) {
+func TestPathCreationIsNotified(t *testing.T) {
 	parity.ProvesPart(t, 4, "SRC-03")
 	r, parent := newRecorder(), filepath.Join(t.TempDir(), "etc")
 	w := &pathWatch{path: filepath.Join(parent, "manifests"), log: r.logger(), backoff: watchBackoff}
@@ -318,7 +317,7 @@ func TestTheCreationOfThePathIsNotified(t *testing.T) {
 }
 
 // A path that cannot be watched is tried again, less and less often.
-func TestAPathThatCannotBeWatchedIsTriedAgain(t *testing.T) {
+func TestFailedWatchIsRetried(t *testing.T) {
 	parity.ProvesPart(t, 4, "SRC-03")
 	r, path := newRecorder(), filepath.Join(t.TempDir(), "manifests")
 	w := &pathWatch{path: path, log: r.logger(), backoff: watchBackoff}
@@ -373,7 +372,7 @@ func TestStaticPodsFromFileToMirror(t *testing.T) {
 }
 
 // A change behind a symbolic link is not notified; the next full read sees it.
-func TestFullReadsSeeWhatIsNotNotified(t *testing.T) {
+func TestFullReadFindsUnnotifiedChange(t *testing.T) {
 	parity.ProvesPart(t, 4, "SRC-03")
 	dir, r := t.TempDir(), newRecorder()
 	path := dir + "/manifests"
@@ -400,9 +399,9 @@ type taken struct {
 
 func (s *taken) Replace(pods []*v1.Pod) { s.sets = append(s.sets, images(pods)) }
 
-// An agent that starts and cannot read the directory does not know of any pod. To say
-// that there are none would be to have those ended that an earlier agent has started.
-func TestADirectoryThatCannotBeReadAtFirstIsNotEmpty(t *testing.T) {
+// An agent that starts and cannot read the directory has no pods to deliver. If it delivered an empty list, the pods
+// that an earlier agent has started would be terminated.
+func TestUnreadableDirectoryDeliversNoList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, to, parent := newRecorder(), &taken{}, filepath.Join(t.TempDir(), "manifests.d")
 		put(t, parent, "a file in the place of a directory")
@@ -428,7 +427,7 @@ func TestADirectoryThatCannotBeReadAtFirstIsNotEmpty(t *testing.T) {
 		time.Sleep(time.Minute)
 		expect("still unreadable")
 		if n := len(r.Take()); n != 1 {
-			t.Errorf("%d events tell of it, want one", n)
+			t.Errorf("%d events, want one", n)
 		}
 		remove(t, parent)
 		if err := os.MkdirAll(path, 0o755); err != nil {

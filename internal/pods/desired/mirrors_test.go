@@ -200,7 +200,7 @@ func TestPlanMirrors(t *testing.T) {
 	}
 }
 
-// mirrorStory runs a store against a server that tells what happens to its pods.
+// mirrorStory runs a store with a server that delivers the changes of its pods.
 func mirrorStory(t *testing.T, busy func(string) bool) (*Store, *fakeAPI, *script, *recorder) {
 	r, api, file := newRecorder(), newFakeAPI(), newScript(pod.SourceFile)
 	api.source = newScript(pod.SourceAPI)

@@ -11,10 +11,10 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// What the kernel reports of a manifest is what counts, and not what a read happens to
-// find: one that is removed and put back at once, with the same text, is the end of a pod
-// and the beginning of another. What an editor or a tool does to change a file is one change.
-func TestAManifestThatIsPutBackAtOnce(t *testing.T) {
+// The kernel's notifications count, and not only what a read finds: if a manifest is removed and restored at once with
+// the same text, one pod ends and another one begins. The operations of an editor or a tool that change a file are one
+// change.
+func TestRestoredManifest(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		do   func(t *testing.T, path string)
@@ -91,8 +91,8 @@ func TestAManifestThatIsPutBackAtOnce(t *testing.T) {
 	}
 }
 
-// A manifest that turns bad loses no pod, however it was written.
-func TestABadManifestInPlaceOfARemovedOne(t *testing.T) {
+// A manifest that becomes invalid ends no pod, however it was written.
+func TestInvalidManifestReplacesRemovedOne(t *testing.T) {
 	dir, r := t.TempDir(), newRecorder()
 	put(t, dir+"/a.yaml", manifestText("a", "one"))
 	f := newFiles(r, dir)

@@ -80,7 +80,7 @@ func TestURLSource(t *testing.T) {
 		}
 	}
 
-	// Failures are loud at first, then quiet.
+	// The first failures are logged at level INFO, later ones at DEBUG.
 	for range 6 {
 		u.failed(http.ErrHandlerTimeout)
 	}
@@ -120,8 +120,8 @@ func TestURLRecoveryIsLoggedOnce(t *testing.T) {
 	}
 }
 
-// The URL is asked once in a period. An error leaves the pods as they are and the source
-// not ready; an empty response means that there are none.
+// The URL is requested once in a period. An error leaves the pods as they are and the source not ready; an empty
+// response means that there are none.
 func TestURLResponses(t *testing.T) {
 	parity.ProvesPart(t, 2, "SRC-05")
 	answers := []struct {

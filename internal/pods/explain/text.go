@@ -170,15 +170,14 @@ func forHow(since, at time.Time) string {
 type bar struct {
 	name     string
 	depth    int
-	from, to time.Duration // since the begin of the diagram
+	from, to time.Duration // since the beginning of the diagram
 	open     bool          // in progress
 	err      string
 	why      string
 }
 
-// bars returns the steps of the pod's start with their calls, in the order of their
-// begins, and the length of the diagram. Later steps, such as a restart, are listed and
-// not drawn.
+// bars returns the steps of the pod's start with their calls, in the order in which they began, and the length of the
+// diagram. Later steps, such as a restart, are listed and not drawn.
 func bars(p *Pod) (drawn []bar, later []timeline.View, whole time.Duration) {
 	begin := p.Arrived
 	if begin.IsZero() || p.Steps[0].Began.Before(begin) {

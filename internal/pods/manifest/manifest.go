@@ -49,8 +49,8 @@ func (m Compiler) File(path string, text []byte) (p *v1.Pod, unknown []string, e
 	return p, unknown, m.adopt(p, origin{host: m.NodeName, file: path})
 }
 
-// URL compiles the response of a server: a pod or a list of pods. The list's items are
-// pods whatever their kind is.
+// URL compiles the response of a server: a pod or a list of pods. The items of a list count as pods, regardless of
+// their kind.
 func (m Compiler) URL(url string, text []byte) ([]*v1.Pod, error) {
 	asJSON, err := toJSON(text)
 	if err != nil {

@@ -91,8 +91,8 @@ func TestStaticPodIdentity(t *testing.T) {
 	}
 }
 
-// TestAManifestMayNotPlayTheAPIServer: fields that only the API server may set are validated, and dropped.
-func TestAManifestMayNotPlayTheAPIServer(t *testing.T) {
+// TestServerFieldsOfManifestAreDropped: fields that only the API server may set are validated, and dropped.
+func TestServerFieldsOfManifestAreDropped(t *testing.T) {
 	parity.Differs(t, "SRC-57", "0115")
 	const plain = "apiVersion: v1\nkind: Pod\nmetadata: {name: a, annotations: {mine: x}}\n" +
 		"spec: {containers: [{name: a, image: b}]}\n"
@@ -122,8 +122,8 @@ func TestAManifestMayNotPlayTheAPIServer(t *testing.T) {
 	}
 }
 
-// TestTheGroupOfPodsHasNoName: the apiVersion "/v1", with an empty group, is the same as "v1".
-func TestTheGroupOfPodsHasNoName(t *testing.T) {
+// TestEmptyAPIGroup: the apiVersion "/v1", with an empty group, is the same as "v1".
+func TestEmptyAPIGroup(t *testing.T) {
 	const plain = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: a, image: b}]}\n"
 	want := parse(t, "/m/a.yaml", plain)
 	p := parse(t, "/m/a.yaml", strings.Replace(plain, "apiVersion: v1", "apiVersion: /v1", 1))
@@ -138,8 +138,8 @@ func TestTheGroupOfPodsHasNoName(t *testing.T) {
 	}
 }
 
-// TestTheUIDOfAManifestIsTheNameOfADirectory: a UID that cannot be the name of a directory is rejected.
-func TestTheUIDOfAManifestIsTheNameOfADirectory(t *testing.T) {
+// TestUIDMustBeDirectoryName: a UID that cannot be the name of a directory is rejected.
+func TestUIDMustBeDirectoryName(t *testing.T) {
 	parity.Differs(t, "SRC-58", "0116")
 	for uid, taken := range map[string]bool{
 		"7e2fa1b0-53d4-4c0f-9f0c-0d4f2a3f3c11": true,
@@ -170,8 +170,8 @@ func TestTheUIDOfAManifestIsTheNameOfADirectory(t *testing.T) {
 	}
 }
 
-// The golden pods are what an API server made of the manifests beside them.
-func TestDefaultsAreTheAPIServers(t *testing.T) {
+// The golden pods are those that an API server created from the manifests in the same directory.
+func TestDefaultsMatchAPIServer(t *testing.T) {
 	parity.ProvesPart(t, 2, "SRC-10")
 	for _, name := range []string{"guaranteed", "burstable", "besteffort"} {
 		t.Run(name, func(t *testing.T) {
@@ -239,7 +239,7 @@ func TestPullPolicyFollowsTheTag(t *testing.T) {
 	}
 }
 
-func TestANegativeGraceIsASecond(t *testing.T) {
+func TestNegativeGracePeriodIsOneSecond(t *testing.T) {
 	p := &v1.Pod{Spec: v1.PodSpec{TerminationGracePeriodSeconds: ptr.To[int64](-1)}}
 	setDefaults(p)
 	if *p.Spec.TerminationGracePeriodSeconds != 1 {
@@ -467,9 +467,9 @@ func FuzzManifest(f *testing.F) {
 	})
 }
 
-// TestTheUIDOfAManifestWithATime: the UID does not depend on whether the process has loaded the local time zone before.
+// TestUIDIsIndependentOfTimeZone: the UID does not depend on whether the process has loaded the local time zone before.
 // Upstream's UID contains the name of the zone, which package time loads on first use.
-func TestTheUIDOfAManifestWithATime(t *testing.T) {
+func TestUIDIsIndependentOfTimeZone(t *testing.T) {
 	const env = "KEELSON_TEST_UID_OF_A_TIME"
 	text := "apiVersion: v1\nkind: Pod\nmetadata: {name: a, creationTimestamp: \"2026-01-01T00:00:00Z\"}\n" +
 		"spec: {containers: [{name: a, image: b}]}\n"
@@ -479,7 +479,7 @@ func TestTheUIDOfAManifestWithATime(t *testing.T) {
 	}
 	_ = time.Now().Local().String()
 	want := fmt.Sprintf("UID %s.\n", parse(t, "/m/a.yaml", text).UID)
-	fresh := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^TestTheUIDOfAManifestWithATime$")
+	fresh := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^TestUIDIsIndependentOfTimeZone$")
 	fresh.Env = append(os.Environ(), env+"=1")
 	out, err := fresh.Output()
 	if err != nil || !strings.Contains(string(out), want) {

@@ -112,7 +112,7 @@ func volumeReferences(v *v1.VolumeSource, at *field.Path, refuse func(*field.Pat
 	for i, source := range v.Projected.Sources {
 		at := at.Child("projected", "sources").Index(i)
 		if source == (v1.VolumeProjection{}) {
-			refuse(at, "what is not known")
+			refuse(at, "an unknown projected volume source")
 		}
 		for _, ref := range []struct {
 			name, what string

@@ -10,8 +10,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// The UIDs are those that upstream's kubelet v1.36.3 gave these manifests, in
-// /tmp/manifests on node1. test/e2e asks it again.
+// The UIDs are those that upstream's kubelet v1.36.3 gave these manifests, in /tmp/manifests on node1. test/e2e
+// compares with it again.
 func TestManifestUIDsAreUpstreams(t *testing.T) {
 	want := map[string]string{
 		"amounts.yaml":      "b8f8350bce88907d11f3e7fbdaa8b4a2",
@@ -38,7 +38,7 @@ func TestManifestUIDsAreUpstreams(t *testing.T) {
 	}
 }
 
-// A field that a new version of the API adds must be given a place.
+// A field that a new version of the API adds must be added to the lists.
 func TestInternalTypesHaveAllFields(t *testing.T) {
 	for _, c := range []struct {
 		kind reflect.Type

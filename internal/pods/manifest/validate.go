@@ -211,7 +211,7 @@ func invalid(at *field.Path, value any, complaints []string) (errs field.ErrorLi
 	return errs
 }
 
-// oneOf refuses a value that is not listed; the empty one is called missing.
+// oneOf refuses a value that is not listed; an empty one is reported as required.
 func oneOf[T ~string](v T, at *field.Path, allowed ...T) field.ErrorList {
 	switch {
 	case v == "":

@@ -98,7 +98,7 @@ func validateInit(c *v1.Container, at *field.Path) (errs field.ErrorList) {
 	return errs
 }
 
-// validateResize checks which resources can change while a container runs.
+// validateResize checks the resize policies of a container.
 func validateResize(
 	policies []v1.ContainerResizePolicy, restart v1.RestartPolicy, at *field.Path,
 ) (errs field.ErrorList) {

@@ -37,7 +37,7 @@ func validateLinux(s *v1.PodSpec, at *field.Path) (errs field.ErrorList) {
 	return errs
 }
 
-// setting is a field of a security context, and whether it is set.
+// setting is the name of a field, and whether it is set.
 type setting struct {
 	name string
 	set  bool

@@ -91,7 +91,7 @@ func validateClaimNames(used []v1.ResourceClaim, claims []v1.PodResourceClaim, a
 	return errs
 }
 
-// Resources of a namespace, which are named like those of containers.
+// quotaResources are the names without a domain that resources of containers and of quotas have.
 var quotaResources = strings.Fields(`
 	cpu memory ephemeral-storage requests.cpu requests.memory requests.ephemeral-storage limits.cpu limits.memory
 	limits.ephemeral-storage pods resourcequotas services replicationcontrollers secrets configmaps

@@ -110,8 +110,8 @@ func validateNodeAffinity(a *v1.NodeAffinity, at *field.Path) (errs field.ErrorL
 	return errs
 }
 
-// validateNodeTerm checks one term about nodes. The values of a preference may
-// be ones that no label has.
+// validateNodeTerm checks one term about nodes. labels is set if the values must be valid as values of labels; those of
+// a preference need not be.
 func validateNodeTerm(t v1.NodeSelectorTerm, labels bool, at *field.Path) (errs field.ErrorList) {
 	for i, r := range t.MatchExpressions {
 		at := at.Child("matchExpressions").Index(i)

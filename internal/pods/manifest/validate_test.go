@@ -7,10 +7,10 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// TestManifestsThatUpstreamRefuses has one manifest for each kind of mistake that
+// TestManifestsRefusedByUpstream has one manifest for each kind of mistake that
 // went unnoticed until manifests were compared with upstream's kubelet by the
 // thousand (test/differ/inputs). The errors are upstream's.
-func TestManifestsThatUpstreamRefuses(t *testing.T) {
+func TestManifestsRefusedByUpstream(t *testing.T) {
 	parity.ProvesPart(t, 2, "LIFE-67")
 	for _, tc := range []struct{ name, meta, spec, container, want string }{
 		{name: "a UID that is a path", meta: "uid: ../../etc", want: "metadata.uid: Invalid value"},
@@ -177,8 +177,8 @@ func TestManifestsThatUpstreamRefuses(t *testing.T) {
 	}
 }
 
-// TestVolumeSourcesThatUpstreamRefuses has one mistake for each kind of volume.
-func TestVolumeSourcesThatUpstreamRefuses(t *testing.T) {
+// TestVolumeSourcesRefusedByUpstream has one mistake for each kind of volume.
+func TestVolumeSourcesRefusedByUpstream(t *testing.T) {
 	for source, want := range map[string]string{
 		"gcePersistentDisk: {partition: 1}":                    "persistentDisk.pdName: Required value",
 		"awsElasticBlockStore: {volumeID: a, partition: 256}":  "must be between 1 and 255, inclusive",
@@ -234,8 +234,8 @@ func TestVolumeSourcesThatUpstreamRefuses(t *testing.T) {
 	}
 }
 
-// TestWhatASELinuxNodeAccepts: the policy goes with the gate SELinuxMount.
-func TestWhatASELinuxNodeAccepts(t *testing.T) {
+// TestSELinuxChangePolicy: the policy MountOption depends on the gate SELinuxMount.
+func TestSELinuxChangePolicy(t *testing.T) {
 	text := []byte("apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  securityContext: " +
 		"{seLinuxChangePolicy: MountOption}\n  containers: [{name: main, image: x}]\n")
 	if _, _, err := (Compiler{NodeName: "node1"}).File("/m/a.yaml", text); err == nil ||

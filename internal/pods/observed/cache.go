@@ -27,7 +27,7 @@ type runtime interface {
 }
 
 // Config holds what a Cache is built from. Fields are required unless their
-// comment says conflicting.
+// comment says otherwise.
 type Config struct {
 	Runtime  runtime
 	OnChange func(types.UID) // called after a pod changed; must not block
@@ -123,7 +123,7 @@ func New(cfg Config) *Cache {
 
 // Get returns what the runtime holds for a pod; that may be nothing. It is false while
 // that is unknown: before [Cache.Synced], and while a listed pod could not be read yet.
-// The caller should not act then.
+// The caller should not act then. Of a listed pod that could not be read yet it returns the Ref alone.
 func (c *Cache) Get(uid types.UID) (pod.Runtime, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -12,9 +12,8 @@ import (
 	"keelson/internal/runtime/cri"
 )
 
-// Confirm returns once the cache shows the effect of an action. Usually an event has shown
-// it already; conflicting only the sandbox or container is read. After a removal the whole
-// pod is read.
+// Confirm returns once the cache shows the effect of an action. Usually an event has shown it already; otherwise only
+// the sandbox or container is read. After a removal the whole pod is read.
 func (c *Cache) Confirm(ctx context.Context, uid types.UID, effect pod.Effect) error {
 	c.mu.Lock()
 	e := c.entryLocked(uid)

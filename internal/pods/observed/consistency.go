@@ -157,7 +157,7 @@ func crossed(all map[types.UID]*listing) {
 	}
 }
 
-// claimed is an error if a pod is listed with a sandbox or container of another pod.
+// claimed returns an error if a pod is listed with a sandbox or container of another pod.
 func (c *Cache) claimed(uid types.UID, l *listing) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -185,8 +185,8 @@ func once[T any](list []T, id func(T) string) []T {
 	return out
 }
 
-// vanished returns ready sandboxes and live containers that are no longer listed. A list
-// may be incomplete, so their status is requested.
+// vanished returns ready sandboxes and running containers that are no longer listed. A list may be incomplete, so their
+// status is requested.
 func (l *listing) vanished(have pod.Runtime) (sandboxes []pod.Sandbox, containers []pod.Container) {
 	for _, s := range have.Sandboxes {
 		if s.Ready && !slices.ContainsFunc(l.sandboxes, func(o *runtimeapi.PodSandbox) bool { return o.Id == s.ID }) {

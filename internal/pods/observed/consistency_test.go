@@ -27,7 +27,7 @@ func TestInconsistentStatuses(t *testing.T) {
 	}{
 		{"as it was", func(*runtimeapi.ContainerStatus) {}, true},
 		{"ended", func(s *runtimeapi.ContainerStatus) { s.State = runtimeapi.ContainerState_CONTAINER_EXITED }, true},
-		{"a state that the runtime cannot tell",
+		{"an unknown state",
 			func(s *runtimeapi.ContainerStatus) { s.State = runtimeapi.ContainerState_CONTAINER_UNKNOWN }, true},
 		{"its labels and metadata differ",
 			func(s *runtimeapi.ContainerStatus) { s.Annotations = map[string]string{pod.AnnotationHash: "xyz"} }, true},
@@ -40,7 +40,7 @@ func TestInconsistentStatuses(t *testing.T) {
 		}, false},
 		{"never started, after it ran",
 			func(s *runtimeapi.ContainerStatus) { s.State = runtimeapi.ContainerState_CONTAINER_CREATED }, false},
-		{"a state that there is not", func(s *runtimeapi.ContainerStatus) { s.State = 99 }, false},
+		{"an undefined state", func(s *runtimeapi.ContainerStatus) { s.State = 99 }, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := &runtimeapi.ContainerStatus{

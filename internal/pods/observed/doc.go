@@ -7,8 +7,8 @@
 //
 // Three sources show that a pod may have changed:
 //
-//   - An event of the runtime. Often it carries all there is to know and no
-//     call is needed; conflicting the pod is read. See [digest].
+//   - An event of the runtime. Often it carries the whole change and no call is needed; otherwise the pod is read. See
+//     [digest].
 //   - The part that acted on the pod: with [Cache.Confirm], which reads at most what
 //     was acted on, or with [Cache.Refresh], when it is not clear what happened.
 //   - A list of everything. With a working event stream it is an audit, once a

@@ -11,7 +11,7 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-func TestJudge(t *testing.T) {
+func TestCompareEvent(t *testing.T) {
 	const (
 		isCreated = runtimeapi.ContainerState_CONTAINER_CREATED
 		isRunning = runtimeapi.ContainerState_CONTAINER_RUNNING

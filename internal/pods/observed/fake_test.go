@@ -15,8 +15,8 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// fakeRuntime holds sandboxes and containers whose life moves forward, counts
-// the calls, and has an event stream unless noStream is set.
+// fakeRuntime holds sandboxes and containers whose state only moves forward, counts the calls, and has an event stream
+// unless noStream is set.
 type fakeRuntime struct {
 	mu         sync.Mutex
 	sandboxes  map[string]*runtimeapi.PodSandboxStatus
@@ -147,7 +147,7 @@ func (f *fakeRuntime) breakStream() {
 	close(f.broken)
 }
 
-// count notes a call and reports how the runtime is.
+// count counts a call and returns the error of a runtime that is down.
 func (f *fakeRuntime) count(call string) error {
 	f.calls[call]++
 	return f.down

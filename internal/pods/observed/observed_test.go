@@ -44,7 +44,7 @@ func (r *rig) changed() []types.UID {
 	return c
 }
 
-// after lets d pass, and then everything happen that needs no time.
+// after waits for d, and then for all that happens without further waiting.
 func (r *rig) after(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -100,7 +100,7 @@ func (r *rig) state(t *testing.T, uid types.UID, name string) pod.State {
 	return c.State
 }
 
-func TestFirstListFindsWhatRuns(t *testing.T) {
+func TestFirstListFindsRunningPods(t *testing.T) {
 	inTime(t, func(f *fakeRuntime) {
 		f.run("u1", "s1")
 		f.start("u1", "s1", "main", "c1")
@@ -324,9 +324,9 @@ func TestRefresh(t *testing.T) {
 	})
 }
 
-// A pod that something was done to is read by itself, at once; one that could not
-// be read is read again, though no event and no list tells of it.
-func TestAPodIsReadAloneAndUntilItSucceeds(t *testing.T) {
+// A pod that was acted on is read alone and at once. One that could not be read is read again, even if no event and no
+// list shows a change.
+func TestFailedReadOfPodIsRetried(t *testing.T) {
 	parity.Proves(t, "RT-25")
 	inTime(t, func(f *fakeRuntime) {
 		for i := range 3 {
@@ -479,7 +479,7 @@ func TestHealthy(t *testing.T) {
 	})
 }
 
-func TestChurnLeavesNothing(t *testing.T) {
+func TestChurnDoesNotLeak(t *testing.T) {
 	inTime(t, nil, func(t *testing.T, r *rig) {
 		r.after(5 * time.Second)
 		for i := range 300 {
@@ -498,9 +498,8 @@ func TestChurnLeavesNothing(t *testing.T) {
 	})
 }
 
-// TestRandomHistories lets pods live and die while events are lost, doubled,
-// late and out of order. No container may ever seem to go back in its life, and
-// an audit later all must be known as it is.
+// TestRandomHistories creates and removes pods while events are lost, doubled, late and out of order. The state of a
+// container must never go back, and after an audit the cache must show the true state of all pods.
 func TestRandomHistories(t *testing.T) {
 	for seed := range uint64(60) {
 		inTime(t, nil, func(t *testing.T, r *rig) {
@@ -794,11 +793,11 @@ func TestTerminationMessage(t *testing.T) {
 
 // A listed pod that could not be read is unknown. OnChange is called when it turns out to
 // be removed.
-func TestPodRemovedBeforeItIsReadIsReported(t *testing.T) {
+func TestRemovalOfUnreadPodIsReported(t *testing.T) {
 	inTime(t, func(f *fakeRuntime) {
 		f.noStream = true
 		f.run("u1", "s1")
-		f.sandboxes["s1"].State = 99 // no state that there is
+		f.sandboxes["s1"].State = 99 // not a defined state
 	}, func(t *testing.T, r *rig) {
 		r.after(20 * time.Second)
 		if _, read := r.Get("u1"); read {

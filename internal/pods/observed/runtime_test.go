@@ -17,9 +17,9 @@ import (
 	"keelson/test/kit/fakecri"
 )
 
-// TestOnARuntimeThatBehaves runs pods through the real client on the fake
+// TestWithFakeRuntime runs pods through the real client on the fake
 // runtime of the test kit, with events and without.
-func TestOnARuntimeThatBehaves(t *testing.T) {
+func TestWithFakeRuntime(t *testing.T) {
 	for name, tc := range map[string]struct {
 		noEvents bool
 		lag      time.Duration

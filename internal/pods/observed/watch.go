@@ -98,6 +98,9 @@ func (c *Cache) relist(ctx context.Context) error {
 		}
 		// Of a pod that was not observed before only the existence is known.
 		e.shown = e.shown || e.have.SeenAt.IsZero() || e.have.Empty() && !e.have.SeenAt.After(l.at)
+		if e.shown {
+			e.have.Ref = l.ref
+		}
 		c.compareLocked(e, l)
 	}
 	for uid, e := range c.pods {

@@ -45,7 +45,7 @@ func Try(log *slog.Logger, part string, f func() error) error {
 	return err
 }
 
-// Catch is Try for a goroutine whose error is waited for in a Try: that logs and counts it.
+// Catch is Try for a goroutine whose error a Try of another goroutine returns, which logs and counts the panic.
 func Catch(f func() error) (err error) {
 	defer func() {
 		if value := recover(); value != nil {

@@ -19,7 +19,7 @@ func TestTry(t *testing.T) {
 	}
 	var broken map[string]int
 	err := Try(logger, "volumes", func() error {
-		return Try(logger, "claims", func() error { // it is reported once, by the part that it is in
+		return Try(logger, "claims", func() error { // it is reported once, by the innermost part
 			return Catch(func() error { broken["a"]++; return nil })
 		})
 	})

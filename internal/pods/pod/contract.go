@@ -85,7 +85,6 @@ const (
 	EventContainerGCFailed     = "ContainerGCFailed"
 	EventFeaturesLacking       = "FailedNodeDeclaredFeaturesCheck"
 	EventFailedCreateContainer = "FailedCreatePodContainer"
-	EventHostIPsFamilyMismatch = "HostIPsIPFamilyMismatch"
 	EventMemoryVolumesOnDisk   = "PossibleMemoryBackedVolumesOnDisk"
 	EventPermissionChange      = "VolumePermissionChangeInProgress"
 	EventDevicePluginLate      = "DevicePluginNotRegistered"

@@ -13,10 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// FieldValue is the value of one field of the pod as a fieldRef shows it, for the fields
-// that the specification holds: metadata and the names the pod was bound to. Labels and
-// annotations as a whole are sorted lines key="escaped value". Fields of the status
-// (addresses) are the caller's.
+// FieldValue is the value of one field of the pod as a fieldRef shows it, for the fields that the specification holds:
+// metadata and the names the pod was bound to. Labels and annotations as a whole are sorted lines key="escaped value".
+// The caller handles fields of the status, such as addresses.
 func FieldValue(p *v1.Pod, fieldPath string) (string, error) {
 	if path, key, ok := subscript(fieldPath); ok {
 		switch path {

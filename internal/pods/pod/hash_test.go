@@ -20,8 +20,8 @@ func TestHashMatchesUpstream(t *testing.T) {
 	}
 }
 
-// Nothing but a container's name and image makes it another one.
-func TestHashCoversNameAndImageAlone(t *testing.T) {
+// Only the name and the image of a container change its hash.
+func TestHashCoversOnlyNameAndImage(t *testing.T) {
 	parity.ProvesPart(t, 2, "LIFE-46")
 	plain := v1.Container{Name: "main", Image: "app:1"}
 	for i := range reflect.TypeFor[v1.Container]().NumField() {
@@ -34,7 +34,7 @@ func TestHashCoversNameAndImageAlone(t *testing.T) {
 	}
 }
 
-// fill gives a field a value that is not its zero.
+// fill sets a field to a value other than its zero value.
 func fill(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.String:

@@ -1,10 +1,10 @@
 package podplan
 
-// admit brings a pod from its arrival to its admission:
+// admit plans the steps from the arrival of a pod to its admission:
 //
 //	name      a static pod waits for another one of the same full name to end
 //	recover   what an earlier agent has recorded of the pod is read
-//	admit     the allocation judges it; it may have to wait for other pods to end or for device plugins to register
+//	admit     package allocation judges it; it may have to wait for other pods to end or for device plugins to register
 //	confirm   device plugins are asked for what was allocated to it
 func (d *decision) admit() {
 	in := &d.in

@@ -15,8 +15,8 @@ type Backoff struct {
 	Of    string    // what was restarted then, see [MadeOf]
 }
 
-// MadeOf tells a container from one with another image or other resources, which has not
-// crashed yet.
+// MadeOf returns the image and the resources of a container. A back-off applies to these only: with another image or
+// other resources the container has not crashed yet.
 func MadeOf(spec *v1.Container) string {
 	resources, err := json.Marshal(spec.Resources)
 	if err != nil { // quantities and strings always can be
@@ -25,7 +25,7 @@ func MadeOf(spec *v1.Container) string {
 	return spec.Image + " " + string(resources)
 }
 
-// For is the back-off of the container as it is to be now.
+// For returns the back-off for the current specification of the container.
 func (b Backoff) For(spec *v1.Container) Backoff {
 	if b.Of != MadeOf(spec) {
 		return Backoff{Of: MadeOf(spec)}
@@ -42,9 +42,8 @@ type BackoffLimits struct {
 // DefaultBackoff doubles from ten seconds up to five minutes.
 var DefaultBackoff = BackoffLimits{First: 10 * time.Second, Max: 5 * time.Minute}
 
-// Limits are the limits of a node that sets a longest delay, and the gate that
-// makes them short: one second that doubles up to a minute. A longest delay that
-// was set away from the default counts all the same.
+// Limits returns the limits for a node's configured maximum delay. If short is set, by its gate, the delay begins with
+// one second and doubles up to one minute; a maximum that differs from the default replaces the minute.
 func Limits(longest time.Duration, short bool) BackoffLimits {
 	l := DefaultBackoff
 	if short {
@@ -57,9 +56,8 @@ func Limits(longest time.Duration, short bool) BackoffLimits {
 	return l
 }
 
-// Until is the time before which a container that finished then may not be
-// started again; zero when it may be at once. A container that has behaved for
-// ten minutes starts over.
+// Until is the time before which a container that finished then may not be started again; zero if it may be started at
+// once. There is no delay if the container finished more than ten minutes after its last restart.
 func (b Backoff) Until(finished time.Time) time.Time {
 	if b.Delay == 0 || b.expired(finished) {
 		return time.Time{}
@@ -67,7 +65,7 @@ func (b Backoff) Until(finished time.Time) time.Time {
 	return finished.Add(b.Delay)
 }
 
-// Next is the back-off after a restart at now.
+// Next returns the back-off after a restart at now.
 func (b Backoff) Next(now time.Time, l BackoffLimits) Backoff {
 	if b.Delay == 0 || b.expired(now) {
 		return Backoff{Delay: l.First, Since: now, Of: b.Of}
@@ -75,8 +73,7 @@ func (b Backoff) Next(now time.Time, l BackoffLimits) Backoff {
 	return Backoff{Delay: min(2*b.Delay, l.Max), Since: now, Of: b.Of}
 }
 
-// expiry is how long a container must have behaved to start over, however short the
-// longest delay is.
+// expiry is the time since the last restart after which the back-off starts over, however short the maximum delay is.
 const expiry = 10 * time.Minute
 
 func (b Backoff) expired(at time.Time) bool { return at.Sub(b.Since) > expiry }

@@ -6,10 +6,10 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// recalls reports whether a container that the agent stops for this cause is restarted whatever
-// its exit status. After a failed probe that has to be noted only where the restart policy or a
-// restart rule could decide otherwise.
-func recalls(cause Cause, p *v1.Pod, name string) bool {
+// stopsForRestart reports whether a container that the agent stops for this cause is restarted regardless of its exit
+// status. After a failed probe that has to be recorded only if the restart policy or a restart rule could decide
+// otherwise.
+func stopsForRestart(cause Cause, p *v1.Pod, name string) bool {
 	switch cause {
 	case CauseSpecChanged, CauseResize:
 		return true

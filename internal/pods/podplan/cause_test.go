@@ -7,7 +7,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-func TestWhatIsStoppedAndStartedInOnePass(t *testing.T) {
+func TestReplaces(t *testing.T) {
 	always := ptr.To(v1.ContainerRestartPolicyAlways)
 	inits := []v1.Container{{Name: "side", RestartPolicy: always}, {Name: "later", RestartPolicy: always}}
 	for _, tc := range []struct {
@@ -30,7 +30,7 @@ func TestWhatIsStoppedAndStartedInOnePass(t *testing.T) {
 		{"another sandbox, after init containers", "Always", inits, "main", "sandbox changed", false},
 		{"the first init container of another sandbox", "Always", inits, "side", "sandbox changed", true},
 		{"a later init container of another sandbox", "Always", inits, "later", "sandbox changed", false},
-		{"a container that the specification has lost", "Always", nil, "lost", "definition changed", false},
+		{"a container that was removed from the specification", "Always", nil, "lost", "definition changed", false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p := &v1.Pod{Spec: v1.PodSpec{

@@ -16,8 +16,8 @@ import (
 
 var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// spec builds a pod: names of init containers come before a colon, a + marks a
-// sidecar, and a ! one whose exit with 1 has all containers restarted.
+// spec builds a pod: names of init containers come before a colon, a + marks a sidecar, and a ! a container whose exit
+// with 1 restarts all containers.
 func spec(containers string, policy v1.RestartPolicy) *v1.Pod {
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "ns", UID: "u"},
 		Spec: v1.PodSpec{RestartPolicy: policy, TerminationGracePeriodSeconds: ptr.To[int64](30)}}
@@ -83,14 +83,14 @@ func before(c pod.Container, attempt int) pod.Container {
 	return c
 }
 
-// again is a container that was made for the second time and not started yet.
+// again is a container that was created for the second time and not started yet.
 func again(name string) pod.Container {
 	c := instance(name, pod.StateCreated)
 	c.ID, c.Attempt, c.StartedAt = name+"-id-1", 1, time.Time{}
 	return c
 }
 
-// images says that the first image of each container is there.
+// images returns ready images of all containers for an attempt.
 func images(p *v1.Pod, attempt int) map[string]Image {
 	m := map[string]Image{}
 	for _, c := range pod.Containers(p) {
@@ -107,7 +107,7 @@ func started(names ...string) map[string]Probe {
 	return m
 }
 
-// renewed is a pod whose containers have ended in an earlier sandbox, a minute ago.
+// recreated is a pod whose containers have ended in an earlier sandbox, a minute ago.
 func recreated(names ...string) pod.Runtime {
 	rt := pod.Runtime{
 		Sandboxes: []pod.Sandbox{{ID: "s1", Attempt: 1, Ready: true, IPs: []string{"10.0.0.2"}}, {ID: "s0"}},
@@ -118,14 +118,14 @@ func recreated(names ...string) pod.Runtime {
 	return rt
 }
 
-// decide decides for a pod that was admitted.
+// decide returns the plan for a pod that was admitted.
 func decide(in Input) Plan {
 	in.Recovered = true
 	in.Admission.State = Admitted
 	return Decide(in)
 }
 
-// view is what is seen of a pod that no other knows more of.
+// view is the view of a pod without restarts that only the agent knows of.
 func view(p *v1.Pod, have pod.Runtime) View { return View{Pod: p, Have: have} }
 
 func say(p Plan) string {
@@ -220,7 +220,7 @@ func TestDecide(t *testing.T) {
 				Images:    images(spec("i j : a", always), 0),
 				Readiness: Readiness{VolumesReady: true},
 			}, want: ""},
-		{name: "an init container that succeeded gives way", pod: spec("i j : a", always),
+		{name: "the next init container starts after one has succeeded", pod: spec("i j : a", always),
 			in: Input{
 				Have:      have(true, exited("i", 0)),
 				Images:    images(spec("i j : a", always), 0),
@@ -320,7 +320,7 @@ func TestDecide(t *testing.T) {
 				Busy:      map[Key]Task{{Target: Container("a")}: {Verb: Start}},
 				Readiness: Readiness{VolumesReady: true},
 			}, want: ""},
-		{name: "a dead sandbox takes its containers with it", pod: spec("a", always),
+		{name: "the containers of a dead sandbox are stopped", pod: spec("a", always),
 			in: Input{
 				Have:      have(false, running("a")),
 				Readiness: Readiness{VolumesReady: true, NetworkReady: true},
@@ -418,7 +418,7 @@ func TestDecide(t *testing.T) {
 				Have:      have(false, exited("a", 1)),
 				Readiness: Readiness{VolumesReady: true, NetworkReady: true},
 			}, want: "stop sandbox s0"},
-		{name: "a pod on its way out stops its containers together", pod: spec("a b", always),
+		{name: "a terminating pod stops its containers together", pod: spec("a b", always),
 			in: Input{
 				Termination: &Termination{Deadline: now.Add(time.Minute)},
 				Have:        have(true, running("a"), running("b")),
@@ -523,7 +523,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-func TestARuntimeOnlyPodIsWoundUpByItsAnnotations(t *testing.T) {
+func TestRuntimeOnlyPodUsesAnnotatedGracePeriod(t *testing.T) {
 	c := running("a")
 	c.Annotations = map[string]string{pod.AnnotationTerminationGracePeriod: "7"}
 	plan := decide(Input{Now: now, Source: Source{Missing: true}, Have: have(true, c)})
@@ -553,7 +553,7 @@ func TestBackoffDoublesAndStartsOver(t *testing.T) {
 		b.Next(late, DefaultBackoff).Delay != 10*time.Second {
 		t.Error("a container that behaved for 600 s does not start over")
 	}
-	// However short the longest delay is.
+	// Also if the maximum delay is short.
 	short := BackoffLimits{First: 3 * time.Second, Max: 3 * time.Second}
 	b = Backoff{}.Next(now, short)
 	for _, c := range []struct {
@@ -627,7 +627,7 @@ func TestPhase(t *testing.T) {
 			have(true, exited("a", 0), exited("b", 1)), false, v1.PodRunning},
 		{"all crashed and come back", spec("a", always), have(true, exited("a", 1)), false, v1.PodRunning},
 		{"one that crashed is made again", spec("a", always), have(true, again("a"), exited("a", 1)), false, v1.PodRunning},
-		{"all did their work", spec("a b", onFailure), have(true, exited("a", 0), exited("b", 0)), false, v1.PodSucceeded},
+		{"all have completed", spec("a b", onFailure), have(true, exited("a", 0), exited("b", 0)), false, v1.PodSucceeded},
 		{"one failed for good", spec("a b", never), have(true, exited("a", 0), exited("b", 2)), false, v1.PodFailed},
 		{"an init container failed for good", spec("i : a", never), have(true, exited("i", 1)), false, v1.PodFailed},
 		{"an init container will be tried again", spec("i : a", onFailure), have(true, exited("i", 1)), false, v1.PodPending},
@@ -648,7 +648,7 @@ func TestPhase(t *testing.T) {
 	}
 }
 
-func TestALostContainerCountsAsKilled(t *testing.T) {
+func TestLostContainerCountsAsKilled(t *testing.T) {
 	parity.ProvesPart(t, 3, "LIFE-20")
 	p := spec("a", v1.RestartPolicyNever)
 	p.Status.ContainerStatuses = []v1.ContainerStatus{
@@ -669,8 +669,8 @@ func TestALostContainerCountsAsKilled(t *testing.T) {
 	}
 }
 
-// A container that ended before the clock was set back does not wait until it is as late
-// again. One that ends while the decision is made does wait.
+// A container that ended before the clock was set back does not wait until the clock shows that time again. One that
+// ends while the decision is made does wait.
 func TestClockSetBackDelaysNoStart(t *testing.T) {
 	for ahead, want := range map[time.Duration]string{5 * time.Minute: "start a", time.Second: "", -time.Second: ""} {
 		p, c := spec("a", v1.RestartPolicyAlways), exited("a", 1)
@@ -736,8 +736,8 @@ func TestBackoffAfterAStop(t *testing.T) {
 	}
 }
 
-// A container that was killed waits a second, for its sandbox may be dying, unless it was the agent that killed it.
-func TestWhoKilledAContainer(t *testing.T) {
+// A container that was killed waits a second, because its sandbox may be dying, unless the agent has killed it.
+func TestKilledContainerWaitsBeforeRestart(t *testing.T) {
 	p, killed := spec("a", v1.RestartPolicyAlways), exited("a", 137)
 	for want, replaced := range map[string]map[string]time.Time{"": nil, "start a": {"a-id": {}}} {
 		plan := decide(Input{
@@ -750,6 +750,24 @@ func TestWhoKilledAContainer(t *testing.T) {
 		})
 		if got := say(plan); got != want {
 			t.Errorf("with %v replaced: %q, want %q", replaced, got, want)
+		}
+	}
+}
+
+// One that was killed with an earlier sandbox does not wait: that its sandbox has died is known.
+func TestKilledWithAnEarlierSandbox(t *testing.T) {
+	p, killed := spec("a", v1.RestartPolicyAlways), exited("a", 137)
+	for sandbox, want := range map[string]string{"s0": "", "old": "start a"} {
+		killed.SandboxID = sandbox
+		plan := decide(Input{
+			Now:       killed.FinishedAt,
+			Pod:       p,
+			Images:    images(p, 1),
+			Have:      have(true, killed),
+			Readiness: Readiness{NetworkReady: true, VolumesReady: true},
+		})
+		if got := say(plan); got != want {
+			t.Errorf("killed in sandbox %s: %q, want %q", sandbox, got, want)
 		}
 	}
 }

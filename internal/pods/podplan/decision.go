@@ -6,7 +6,7 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// decision is a plan in the making.
+// decision is the state of one call of [Decide].
 type decision struct {
 	in   Input
 	view View
@@ -24,18 +24,18 @@ func (d *decision) stop(c pod.Container, deadline time.Time, cause Cause, why st
 		return
 	}
 	d.plan.step(Step{
-		Verb:     Stop,
-		Target:   Instance(c.ID),
-		Deadline: deadline,
-		Cause:    cause,
-		Recall:   recalls(cause, d.in.Pod, c.Name),
-		Replace:  replaces(cause, d.in.Pod, c.Name),
-		Reason:   why,
+		Verb:       Stop,
+		Target:     Instance(c.ID),
+		Deadline:   deadline,
+		Cause:      cause,
+		ForRestart: stopsForRestart(cause, d.in.Pod, c.Name),
+		Replace:    replaces(cause, d.in.Pod, c.Name),
+		Reason:     why,
 	})
 }
 
-// free reports whether a container can be asked to stop by the deadline: it is not
-// when it is removed, or was asked before to be gone by then.
+// free reports whether a stop with this deadline can be requested: not while the container is being removed, or stopped
+// with the same or an earlier deadline.
 func (d *decision) free(id string, deadline time.Time) bool {
 	t, busy := d.in.Busy[KeyOf(Stop, Instance(id))]
 	return !busy || (t.Verb == Stop || t.Verb == AnnounceStop) && deadline.Before(t.Deadline)

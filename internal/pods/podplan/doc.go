@@ -1,5 +1,5 @@
 // Package podplan decides what to do next for one pod. It is pure: no clock, no logger, no call. Everything that it
-// goes by is in its [Input], and the same input always gives the same [Plan].
+// depends on is in its [Input], and the same input always gives the same [Plan].
 //
 // [Decide] computes the [State] of the pod from facts and returns the steps of that state. It is the only place that
 // decides about a pod:

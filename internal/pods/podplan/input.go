@@ -8,10 +8,10 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// Input is everything a decision goes by.
+// Input is everything that a decision depends on.
 type Input struct {
 	Now  time.Time
-	Pod  *v1.Pod // with its allocated resources; nil when only the runtime or the disk knows the pod
+	Pod  *v1.Pod // with its allocated resources; nil if only the runtime or the disk has traces of it
 	Have pod.Runtime
 	// StoppedForRestart and Recreated are parts of the [View].
 	StoppedForRestart map[string]bool
@@ -48,7 +48,7 @@ type Input struct {
 	KeepEnded int
 }
 
-// View is what the input says of the pod's containers.
+// View returns the parts of the input that are about the pod's containers.
 func (in *Input) View() View {
 	return View{
 		Pod:               in.Pod,
@@ -58,7 +58,7 @@ func (in *Input) View() View {
 	}
 }
 
-// Source is what the sources of pods say.
+// Source is the state of the sources with regard to the pod.
 type Source struct {
 	Missing  bool // no source has the pod
 	Unsynced bool // a source that may have it has not delivered yet
@@ -86,7 +86,7 @@ type Admission struct {
 	Late   bool // when it was judged last, it had to wait for device plugins
 	// Unconfirmed says that what is allocated to the pod has yet to be confirmed by device plugins.
 	Unconfirmed bool
-	// Rejection, if not nil, says why the node does not take the pod: its admission, a device plugin or a volume does.
+	// Rejection, if not nil, is why the node rejects the pod: in admission, or because of a device plugin or a volume.
 	Rejection *pod.Rejection
 	Started   time.Time // when the pod's life on this node began
 }
@@ -96,12 +96,12 @@ func (in *Input) admitted() bool {
 	return in.Admission.State == Admitted || in.Admission.State == Granted && !in.Admission.Unconfirmed
 }
 
-// Eviction is what others ask for: that the pod makes room, or that it ends before the machine does.
+// Eviction holds requests of other parts to terminate the pod: evictions, preemptions, and the shutdown of the node.
 type Eviction struct {
-	// Pending is an eviction that is not in force yet. It is recorded on the disk before anything is stopped: an agent
-	// after this one finds a pod that could run and was not to, and the reason for the eviction may be over.
+	// Pending is an eviction that is not in force yet. It is recorded on the disk before any container is stopped: without
+	// the record, an agent that starts later would run the pod again if the reason for the eviction is over.
 	Pending *EvictionRecord
-	Since   time.Time // when it was asked for
+	Since   time.Time // when it was requested
 	// Recorded says that Pending is on the disk, or that it cannot be.
 	Recorded bool
 	// Earlier is the eviction that an earlier agent has recorded; nil for none.
@@ -147,7 +147,7 @@ type History struct {
 	// SandboxStopped are the sandboxes that were stopped, by ID. A sandbox that died by itself is not ready either, but
 	// the runtime holds its network until it is stopped.
 	SandboxStopped map[string]bool
-	// UprootedSandbox is the sandbox whose containers run although the pod's cgroup was removed; empty: none is.
+	// SandboxWithoutCgroup is the sandbox whose containers run although the pod's cgroup was removed; empty: none is.
 	SandboxWithoutCgroup string
 	// Ran is the latest attempt of each container that this agent has seen run.
 	Ran         map[string]int
@@ -156,13 +156,13 @@ type History struct {
 	RestartsRecorded bool
 }
 
-// ResizeNeed is what the pod lacks of its allocated resources.
+// ResizeNeed is what has to be done to actuate the pod's allocated resources.
 type ResizeNeed struct {
-	// Restart are the running containers that get their allocated resources by a restart alone.
+	// Restart are the running containers that must be restarted to get their allocated resources.
 	Restart map[string]bool
 	// Open says that the pod's cgroup or a container does not have the allocated resources yet.
 	Open bool
-	// Failing says that the last attempt failed. Containers start all the same.
+	// Failing says that the last attempt failed. Containers are started nevertheless.
 	Failing bool
 }
 

@@ -6,10 +6,9 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// Phase is where the pod is in its life, from what its containers are. Sidecars
-// and ephemeral containers never count. A terminating pod of which
-// nothing lives has reached its end whatever its restart policy; one of which all
-// containers are being restarted has not, whatever they have come to.
+// Phase computes the pod's phase from the states of its containers. Sidecars and ephemeral containers never count. A
+// terminating pod without running containers is Succeeded or Failed, regardless of its restart policy. A pod that is
+// not terminating and of which all containers are being restarted is Running, even if they have all ended.
 func (v View) Phase(terminating bool) v1.PodPhase {
 	phase := v.phase(terminating)
 	if phase == v1.PodSucceeded || phase == v1.PodFailed {
@@ -40,7 +39,7 @@ func (v View) phase(terminating bool) v1.PodPhase {
 		case pod.Regular:
 			switch {
 			case ok && c.State == pod.StateCreated && c.Attempt > 0:
-				stopped++ // on its way back, as it was a moment ago
+				stopped++ // it will be started again, and counts as before its removal
 				restartable++
 			case !ok || c.State == pod.StateCreated:
 				waiting++
@@ -77,17 +76,15 @@ func (v View) phase(terminating bool) v1.PodPhase {
 	return v1.PodPending
 }
 
-// Done reports whether the pod has reached the end of its work by itself: every
-// regular container has ended and none is to be restarted, or it can never get
-// past an init container.
+// Done reports whether the pod has reached the end of its work by itself: every regular container has ended and none is
+// to be restarted, or an init container has failed and is not restarted.
 func (v View) Done() bool {
 	phase := v.Phase(false)
 	return phase == v1.PodSucceeded || phase == v1.PodFailed
 }
 
-// Initialized reports whether the pod has got past its init containers: each has
-// succeeded and each sidecar was created, or a regular container was created in
-// the newest sandbox, which could not have happened otherwise.
+// Initialized reports whether the init containers of the pod are done: each has succeeded and each sidecar was created,
+// or a regular container was created in the newest sandbox, which happens only after that.
 func (v View) Initialized() bool {
 	p, have := v.Pod, v.Have
 	if v.anyRegular() {
@@ -108,9 +105,8 @@ func (v View) Initialized() bool {
 	return true
 }
 
-// inNewestSandbox reports whether c belongs to the sandbox in force. With no
-// sandbox left the question is open, and the answer yes keeps a finished pod
-// finished.
+// inNewestSandbox reports whether c belongs to the newest sandbox. If no sandbox is left that is unknown: the result is
+// true, so that a finished pod stays finished.
 func inNewestSandbox(have pod.Runtime, c pod.Container) bool {
 	return len(have.Sandboxes) == 0 || c.SandboxID == "" || c.SandboxID == have.Sandboxes[0].ID
 }

@@ -15,8 +15,8 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// world is a runtime in virtual time that carries out plans: each step takes a
-// while, may fail, and containers exit on their own.
+// world is a runtime in virtual time that executes plans: each step takes a while and may fail, and containers exit by
+// themselves.
 type world struct {
 	t     *testing.T
 	r     *rand.Rand
@@ -29,7 +29,7 @@ type world struct {
 	calm  bool // nothing exits or fails any more
 	trace []string
 	next  int
-	anew  map[string]int // the agent's memory of what begins anew
+	anew  map[string]int // the agent's record of recreated containers
 	state State          // of the last decision
 	used  map[string]int // the latest attempt of each container in any record
 }
@@ -49,7 +49,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 		busy: map[Key]pending{}, in: memory(), anew: map[string]int{}, used: map[string]int{}}
 }
 
-// memory is what an agent that has just been started remembers.
+// memory is the input of an agent that has just started.
 func memory() Input {
 	return Input{
 		Images:  map[string]Image{},
@@ -90,7 +90,7 @@ func (w *world) decide() Plan {
 	return plan
 }
 
-// view is what is known of the pod.
+// view is the view of the pod.
 func (w *world) view() View {
 	v := View{Pod: w.pod, Have: w.have, Recreated: w.anew}
 	v.Recreated = v.updateRecreated()
@@ -98,7 +98,7 @@ func (w *world) view() View {
 	return v
 }
 
-// begin checks a step against the rules and puts it under way.
+// begin checks a step against the rules and starts it.
 func (w *world) begin(s Step) {
 	w.trace = append(w.trace, fmt.Sprintf("%v %s %s #%d\n", w.now.Sub(now), s.Verb, s.Target.Name, s.Attempt))
 	stopping := func(v Verb) bool { return v == Stop || v == AnnounceStop }
@@ -174,8 +174,8 @@ func (w *world) create(s Step) {
 	w.have.Containers = append([]pod.Container{c}, w.have.Containers...)
 }
 
-// checkOrder holds a start against the containers that come before it. A pod that
-// was initialized stays so, whatever is lost.
+// checkOrder checks that a container starts after those that come before it. A pod that was initialized stays
+// initialized, even if containers are lost.
 func (w *world) checkOrder(name string) {
 	kind, _, _ := pod.Find(w.pod, name)
 	for _, c := range w.have.Containers {
@@ -198,7 +198,7 @@ func (w *world) checkOrder(name string) {
 	}
 }
 
-// begunAfter reports whether an init container that comes after the named one is there.
+// begunAfter reports whether an init container that comes after the named one exists.
 func (w *world) begunAfter(name string) bool {
 	list := w.pod.Spec.InitContainers
 	at := slices.IndexFunc(list, func(c v1.Container) bool { return c.Name == name })
@@ -208,7 +208,7 @@ func (w *world) begunAfter(name string) bool {
 	})
 }
 
-// settle carries out the steps whose time has come.
+// settle executes the steps that are due.
 func (w *world) settle() {
 	targets := slices.Collect(maps.Keys(w.busy))
 	slices.SortFunc(targets, func(a, b Key) int {
@@ -289,7 +289,7 @@ func (w *world) killSandbox(id string) {
 	w.have.Sandboxes = bs
 }
 
-// disturb lets something happen that the plan did not ask for.
+// disturb causes changes that are not part of the plan.
 func (w *world) disturb() {
 	for _, c := range w.have.Containers {
 		kind, _, _ := pod.Find(w.pod, c.Name)
@@ -315,7 +315,7 @@ func (w *world) disturb() {
 		w.crash()
 	}
 	if w.calm || w.r.IntN(2) == 0 {
-		w.tell()
+		w.writeStatus()
 	}
 	w.in.NetworkReady = w.calm || w.r.IntN(4) > 0
 	w.in.VolumesReady = w.calm || w.r.IntN(4) > 0
@@ -323,7 +323,7 @@ func (w *world) disturb() {
 	w.in.DevicesPending = !w.calm && w.r.IntN(4) == 0
 }
 
-// lose takes a container away that does not belong to anything under way.
+// lose removes a container unless a start of it is under way.
 func (w *world) lose(c pod.Container) {
 	if _, busy := w.busy[KeyOf(Start, Container(c.Name))]; busy {
 		return
@@ -333,8 +333,8 @@ func (w *world) lose(c pod.Container) {
 		func(o pod.Container) bool { return o.ID == c.ID })
 }
 
-// crash ends the agent and starts another. What was under way comes to its end or
-// not; what the API server knows is all that is remembered.
+// crash ends the agent and starts another. Steps that were under way complete or not; only the status at the API server
+// remains.
 func (w *world) crash() {
 	w.trace = append(w.trace, fmt.Sprintf("%v crash\n", w.now.Sub(now)))
 	for target, p := range w.busy {
@@ -350,7 +350,7 @@ func (w *world) crash() {
 	w.remember()
 }
 
-// remember notes the attempts that the API server knows of.
+// remember records the attempts that the API server has.
 func (w *world) remember() {
 	for _, c := range pod.Containers(w.pod) {
 		if s, ok := stored(w.pod, c.Name); ok && s.ContainerID != "" {
@@ -359,8 +359,8 @@ func (w *world) remember() {
 	}
 }
 
-// tell lets the API server know what there is.
-func (w *world) tell() {
+// writeStatus writes the status of the pod to the API server.
+func (w *world) writeStatus() {
 	p, v := w.pod, w.view()
 	st := &v1.PodStatus{}
 	for kind, spec := range pod.Containers(p) {
@@ -378,7 +378,7 @@ func (w *world) tell() {
 				}
 			}
 		case ok && reported && last.State.Terminated != nil:
-			s = last // how it ended is remembered
+			s = last // the stored status has its end
 		case ok:
 			s.State.Terminated = &v1.ContainerStateTerminated{ExitCode: c.ExitCode, Reason: c.Reason}
 		case reported:
@@ -409,7 +409,7 @@ func (w *world) initializing() bool {
 	})
 }
 
-// turn is one round: look, act, let time pass.
+// turn is one round: it decides, starts the steps and lets time pass.
 func (w *world) turn() Plan {
 	w.settle()
 	w.disturb()

@@ -11,14 +11,14 @@ import (
 // release releases what a stopped pod still holds on the node, in an order, and reports whether it holds nothing:
 //
 //	claims      are unprepared; until then the pod is not shown as ended
-//	resources   and its place in the allocation: another pod may take them once the pod is shown as ended
+//	resources   and its allocation are released: other pods may get them once the pod is shown as ended
 //	volumes     are unmounted; if that fails, the cgroup is reduced to the least CPU meanwhile
 //	objects     that volumes were made of are not watched any more
 //	cgroup      is removed when no task writes it
 func (d *decision) release() bool {
 	held := &d.in.Held
 	if _, admitting := d.in.Busy[KeyOf(Admit, ThePod)]; admitting {
-		d.plan.waitFor(Wait{Kind: WaitAdmission}) // it may still be given something
+		d.plan.waitFor(Wait{Kind: WaitAdmission}) // resources may still be allocated to it
 		return false
 	}
 	switch {
@@ -37,7 +37,7 @@ func (d *decision) release() bool {
 	case held.Objects:
 		d.act(Step{Verb: UnregisterObjects, Target: ThePod, Reason: "its volumes are unmounted"})
 	case held.Cgroup && (d.anyBusy(ReduceCgroup) || d.anyBusy(Resize)):
-		d.plan.waitFor(Wait{Kind: WaitCgroupWritten}) // the task would make the cgroup again
+		d.plan.waitFor(Wait{Kind: WaitCgroupWritten}) // the task would create the cgroup again
 	case held.Cgroup:
 		d.act(Step{Verb: RemoveCgroup, Target: ThePod, Reason: "pod has terminated"})
 	default:
@@ -46,8 +46,8 @@ func (d *decision) release() bool {
 	return false
 }
 
-// down reports whether nothing of the pod lives or holds an address, and nothing of it takes up the node: the scheduler
-// places another pod as soon as it sees that this one has ended.
+// down reports whether the pod has no running containers and no sandboxes with addresses, and holds neither claims nor
+// resources: the scheduler places another pod as soon as it sees that this one has ended.
 func (d *decision) down() bool {
 	in := &d.in
 	if in.Held.Claims || in.Held.Resources || in.Have.Live() || d.anyBusy(Start) || d.anyBusy(RunSandbox) {
@@ -57,8 +57,8 @@ func (d *decision) down() bool {
 		func(s pod.Sandbox) bool { return s.Ready || !in.SandboxStopped[s.ID] })
 }
 
-// orphaned reports whether what is left of the pod in the runtime is not wanted any more: no source has it, its
-// containers were discarded to free disk space, or it was evicted and the API server has its terminal status.
+// orphaned reports whether what is left of the pod in the runtime can be removed: no source has it, its containers were
+// discarded to free disk space, or it was evicted and the API server has its terminal status.
 func (in *Input) orphaned() bool {
 	return in.Source.Missing || in.Source.Discard || in.evictionStored()
 }

@@ -8,9 +8,8 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// ShouldRestart decides whether a container that exited as c did is started again
-// while its pod is wanted. Rules of the container come first, then its own
-// policy (KEP-5307), then the pod's.
+// ShouldRestart decides whether a container that exited as c did is started again, unless its pod is terminated. Rules
+// of the container come first, then its own policy (KEP-5307), then the pod's.
 func (v View) ShouldRestart(kind pod.Kind, spec *v1.Container, c pod.Container) bool {
 	if kind == pod.Ephemeral {
 		return false
@@ -37,13 +36,13 @@ func (v View) ShouldRestart(kind pod.Kind, spec *v1.Container, c pod.Container) 
 	}
 }
 
-// Succeeded reports whether an exited container did its work. An init container
-// that was killed for memory has not, whatever exit code its shell gave.
+// Succeeded reports whether an exited container has succeeded. An init container that was OOM-killed has not, even if
+// its shell exited with 0.
 func (v View) Succeeded(kind pod.Kind, c pod.Container) bool {
 	return c.ExitCode == 0 && !v.stoppedForRestart(c) && !(kind == pod.Init && c.Reason == "OOMKilled")
 }
 
-// matchingRule is the first rule that speaks of the exit code.
+// matchingRule returns the first rule that matches the exit code.
 func matchingRule(spec *v1.Container, code int32) (v1.ContainerRestartRule, bool) {
 	i := slices.IndexFunc(spec.RestartPolicyRules, func(r v1.ContainerRestartRule) bool { return ruleMatches(r, code) })
 	if i < 0 {

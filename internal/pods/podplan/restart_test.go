@@ -12,7 +12,7 @@ import (
 
 // The kernel may kill one process of a container for its memory and leave a shell
 // that ends with success.
-func TestAnInitContainerThatWasOutOfMemoryHasFailed(t *testing.T) {
+func TestOOMKilledInitContainerHasFailed(t *testing.T) {
 	parity.Proves(t, "LIFE-38")
 	killed := exited("i", 0)
 	killed.Reason = "OOMKilled"
@@ -38,7 +38,7 @@ func TestAnInitContainerThatWasOutOfMemoryHasFailed(t *testing.T) {
 			t.Errorf("with restartPolicy %s the steps are %v", policy, plan.Steps)
 		}
 	}
-	// A regular container is taken at its word.
+	// Only the exit code of a regular container counts.
 	done := exited("a", 0)
 	done.Reason = "OOMKilled"
 	if got := view(spec("a", v1.RestartPolicyNever), have(true, done)).Phase(false); got != v1.PodSucceeded {

@@ -9,16 +9,14 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// When a container ends in a way that its rules answer with RestartAllContainers
-// (KEP-5532), everything that runs in the pod is stopped with no grace, and all
-// containers but the ephemeral ones are removed; then the pod begins anew in its
-// sandbox. All of it follows from what there is: while the container whose end
-// asked for it, the trigger, is in the runtime, the pod is being restarted. It is
-// therefore the last that is removed, and not before the pod's stored status
-// shows the restart: others that look at the pod would take the containers
-// for lost. The restart is also recorded on the disk, for an agent that is started then.
+// When a container exits and one of its rules matches with the action RestartAllContainers (KEP-5532), all running
+// containers of the pod are stopped without a grace period, and all containers except ephemeral ones are removed. Then
+// the containers start again in the same sandbox. The container that exited is the trigger: while the runtime holds it,
+// the pod is being restarted. So the trigger is removed last, and only when the pod's stored status shows the restart:
+// otherwise clients would take the removed containers for lost. The restart is also recorded on the disk, for an agent
+// that starts meanwhile.
 
-// messageRestartAll is that of a container that was removed to begin anew.
+// messageRestartAll is the message in the status of a container that was removed for a restart of all containers.
 const messageRestartAll = "The container is removed because RestartAllContainers in place"
 
 // showPatience is how long the removal of a trigger waits until the status shows the restart.
@@ -38,7 +36,7 @@ func restartsAll(r v1.ContainerRestartRule) bool {
 	return r.Action == v1.ContainerRestartRuleActionRestartAllContainers
 }
 
-// WithoutRestartAll is the pod as a node sees it that does not know the action.
+// WithoutRestartAll returns the pod without the rules that have this action, for a node that does not support it.
 func WithoutRestartAll(p *v1.Pod) *v1.Pod {
 	if !CanRestartAll(p) {
 		return p
@@ -52,7 +50,7 @@ func WithoutRestartAll(p *v1.Pod) *v1.Pod {
 	return p
 }
 
-// Trigger is the container whose end has the whole pod restarted.
+// Trigger returns the container whose exit restarts all containers of the pod.
 func (v View) Trigger() (pod.Container, bool) {
 	for kind, spec := range pod.Containers(v.Pod) {
 		if kind == pod.Ephemeral {
@@ -77,9 +75,8 @@ func restartStored(p *v1.Pod) bool {
 	})
 }
 
-// restartAll restarts the pod in its place, and reports whether that is under way.
-// A container that has it done again and again is held back like one that is
-// restarted alone.
+// restartAll restarts all containers of the pod in its sandbox, and reports whether a restart is under way. A trigger
+// has the same crash back-off as a container that is restarted alone.
 func (d *syncing) restartAll() bool {
 	in := &d.in
 	trigger, ok := d.view.Trigger()
@@ -91,7 +88,7 @@ func (d *syncing) restartAll() bool {
 		return true
 	}
 	if _, busy := in.Busy[KeyOf(Start, Container(trigger.Name))]; busy {
-		return true // as in a restart of it alone, its start ends first, and with it its status
+		return true // as in a restart of it alone, the start that is under way ends first
 	}
 	if d.held(trigger) {
 		d.tend()
@@ -136,9 +133,9 @@ func (d *syncing) restartAll() bool {
 	return true
 }
 
-// beginOthers starts regular containers that have not begun yet, and reports whether
-// there are any: where one ends as soon as it runs, those after it are to be
-// restarted with it all the same. One that cannot start is not waited for.
+// beginOthers starts regular containers that were never started, and reports whether there are any: the trigger may
+// exit before the containers after it are started, and the restart includes them. A container that cannot start is not
+// waited for.
 func (d *syncing) beginOthers() bool {
 	in := &d.in
 	if !in.VolumesReady || in.ClaimsPending || in.DevicesPending {
@@ -161,7 +158,7 @@ func (d *syncing) beginOthers() bool {
 	return beginning
 }
 
-// Anew is the status of the container that is to begin anew as that attempt.
+// Anew returns the status of a container that was removed for the restart and starts again as that attempt.
 func Anew(name string, attempt int) v1.ContainerStatus {
 	return v1.ContainerStatus{
 		Name:         name,

@@ -72,7 +72,7 @@ func TestRestartOfAll(t *testing.T) {
 				Have:   have(true, exited("i", 1), running("s")),
 				Images: images(spec("s i a", never), 0),
 			}, want: "stop s-id"},
-		{name: "another exit code is the container's own affair", pod: spec("!a b", v1.RestartPolicyAlways),
+		{name: "another exit code restarts no other container", pod: spec("!a b", v1.RestartPolicyAlways),
 			in: Input{
 				Have:   have(true, exited("a", 2), running("b")),
 				Images: images(spec("a b", never), 1),
@@ -101,7 +101,7 @@ func TestRestartOfAll(t *testing.T) {
 	}
 }
 
-func TestNodeThatDoesNotKnowTheAction(t *testing.T) {
+func TestWithoutRestartAll(t *testing.T) {
 	p := spec("!a b", v1.RestartPolicyNever)
 	older := WithoutRestartAll(p)
 	if CanRestartAll(older) || !CanRestartAll(p) {
@@ -112,9 +112,9 @@ func TestNodeThatDoesNotKnowTheAction(t *testing.T) {
 	}
 }
 
-// A container that the agent stopped in order to restart it did not exit by itself: its exit status
-// asks for no restart of all containers.
-func TestAStoppedContainerRestartsNoOthers(t *testing.T) {
+// A container that the agent stopped in order to restart it did not exit by itself: its exit status triggers no restart
+// of all containers.
+func TestStoppedContainerRestartsNoOthers(t *testing.T) {
 	p := spec("!a b", v1.RestartPolicyNever)
 	c := exited("a", 1)
 	v := view(p, have(true, c, running("b")))

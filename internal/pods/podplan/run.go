@@ -8,7 +8,7 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// syncing brings a wanted pod forward.
+// syncing plans the steps of a pod in state Syncing.
 type syncing struct {
 	*decision
 	// starting is set when a container is being started: the next one waits for
@@ -35,7 +35,7 @@ func (d *syncing) run() {
 	switch change {
 	case sandboxKeep:
 	case sandboxDone:
-		// No container is to run again; one that still does has no pod around it.
+		// No container is started again. One that still runs has lost its sandbox.
 		for _, c := range in.Have.Containers {
 			if c.State == pod.StateRunning || c.State == pod.StateUnknown {
 				d.stop(c, in.Now.Add(pod.Grace(in.Pod)), CauseSandboxChanged, "sandbox is gone")
@@ -66,32 +66,32 @@ func (d *syncing) run() {
 	}
 }
 
-// watchDeadline has the pod looked at again when its active deadline is over.
+// watchDeadline wakes the pod when its active deadline is over.
 func (d *syncing) watchDeadline() {
 	if until, ok := d.in.activeDeadline(); ok {
 		d.plan.wakeAt(until)
 	}
 }
 
-// forgetRestarts has the record of a restart of all containers emptied once the API server knows of the restart.
+// forgetRestarts clears the record of a restart of all containers once the stored status shows the restart.
 func (d *decision) forgetRestarts() {
 	if d.in.RestartsRecorded && len(d.in.Recreated) == 0 {
 		d.act(Step{Verb: WriteRestarts, Target: ThePod, Reason: "the stored status shows the restart"})
 	}
 }
 
-// resize has the allocated resources written to the pod's cgroup and to its containers. Containers that have to be
-// restarted are stopped before that, and start again after it.
+// resize writes the allocated resources to the pod's cgroup and to its containers. Containers that have to be restarted
+// are stopped before that, and start again after it.
 func (d *syncing) resize() {
 	if need := &d.in.Resize; need.Open && len(need.Restart) == 0 {
 		d.act(Step{Verb: Resize, Target: ThePod, Reason: "allocated resources are not actuated"})
 	}
 }
 
-// resizing reports whether containers wait for the pod's cgroup to have room for them.
+// resizing reports whether containers wait for a resize of the pod's cgroup.
 func (d *syncing) resizing() bool { return d.in.Resize.Open && !d.in.Resize.Failing }
 
-// tend keeps what runs already while the pod cannot go forward.
+// tend handles the running containers of a pod that cannot start others yet.
 func (d *syncing) tend() {
 	for kind, spec := range pod.Containers(d.in.Pod) {
 		if c, ok := d.in.Have.Latest(spec.Name); ok && c.State == pod.StateRunning && kind != pod.Ephemeral {
@@ -110,12 +110,11 @@ func (d *syncing) ephemeral() {
 	}
 }
 
-// initContainers brings the init containers forward and reports whether the
-// regular ones may run.
+// initContainers plans the steps of the init containers and reports whether the regular ones may run.
 func (d *syncing) initContainers() bool {
 	in := &d.in
 	initialized := d.view.anyRegular()
-	begun := -1 // the last that has begun here: the sidecars before it have all started once
+	begun := -1 // the last that has begun in this sandbox: the sidecars before it have all started once
 	for i := range in.Pod.Spec.InitContainers {
 		if c, ok := in.Have.Latest(in.Pod.Spec.InitContainers[i].Name); ok && inNewestSandbox(in.Have, c) {
 			begun = i
@@ -129,9 +128,9 @@ func (d *syncing) initContainers() bool {
 		}
 		_, there := in.Have.Latest(spec.Name)
 		if kind == pod.Init && !there && i < begun {
-			continue // it was lost after it had succeeded: what comes after it has begun
+			continue // it had succeeded before the runtime lost it, because a later one has begun
 		}
-		passed := initialized || kind == pod.Sidecar && there && i < begun // its restarts are its own affair
+		passed := initialized || kind == pod.Sidecar && there && i < begun // its restarts do not delay others
 		if !d.container(kind, spec) && !passed {
 			d.plan.waitFor(initWait(kind, spec.Name))
 			return false
@@ -147,8 +146,8 @@ func initWait(kind pod.Kind, name string) Wait {
 	return Wait{Kind: WaitInit, Target: Container(name)}
 }
 
-// container brings one container forward. It reports whether what comes after
-// it may go on: an init container has succeeded, another one has started.
+// container plans the steps of one container. It reports whether the containers after it may start: an init container
+// has succeeded, another one has started.
 func (d *syncing) container(kind pod.Kind, spec *v1.Container) bool {
 	in := &d.in
 	c, ok := d.view.Instance(spec.Name)
@@ -167,8 +166,8 @@ func (d *syncing) container(kind pod.Kind, spec *v1.Container) bool {
 		return false
 	}
 	if !inNewestSandbox(in.Have, c) {
-		// What ended in an earlier sandbox is done only if it will not be
-		// restarted; init containers run again in every sandbox.
+		// A container that ended in an earlier sandbox is done only if it is not restarted; init containers run again in
+		// every sandbox.
 		if kind == pod.Init || kind == pod.Sidecar || d.view.ShouldRestart(kind, spec, c) {
 			d.restart(kind, spec, c)
 			return false
@@ -189,7 +188,8 @@ func (d *syncing) container(kind pod.Kind, spec *v1.Container) bool {
 	return kind == pod.Regular
 }
 
-// keep probes and resizes a running container and reports whether it has started.
+// keep stops a running container if its image has changed, a resize requires its restart, or a probe has failed. It
+// reports whether the container has started.
 func (d *syncing) keep(kind pod.Kind, spec *v1.Container, c pod.Container) bool {
 	in := &d.in
 	probe := in.Probes[c.ID]

@@ -8,7 +8,7 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// sandboxState says whether the newest sandbox can be used, and if not, why.
+// sandboxState is whether the newest sandbox can be used, and if not, why.
 type sandboxState string
 
 const (
@@ -39,8 +39,7 @@ func (d *syncing) sandboxChange() sandboxState {
 			return sandboxKeep
 		}
 	}
-	// There is no usable sandbox. It is worth a new one only if a container is
-	// still to run in it.
+	// There is no usable sandbox. A new one is created only if a container is still to run.
 	if len(have.Sandboxes)+len(have.Containers) == 0 && !d.view.anyRecorded() {
 		return "no sandbox"
 	}
@@ -53,7 +52,7 @@ func (d *syncing) sandboxChange() sandboxState {
 		case !ok || c.State == pod.StateCreated: // it never ran
 			return "sandbox is gone"
 		case c.State != pod.StateExited:
-			// It dies with its sandbox; how it is restarted then is its policy's.
+			// It dies with its sandbox. Its restart policy decides whether it is restarted.
 			if p.Spec.RestartPolicy != v1.RestartPolicyNever || restartsByItself(spec) {
 				return "sandbox is gone"
 			}
@@ -68,7 +67,7 @@ func restartsByItself(c *v1.Container) bool {
 	return len(c.RestartPolicyRules) > 0 || c.RestartPolicy != nil && *c.RestartPolicy != v1.ContainerRestartPolicyNever
 }
 
-// replaceSandbox clears away what cannot be used and asks for a sandbox.
+// replaceSandbox stops the containers and sandboxes that cannot be used any more, and then requests a new sandbox.
 func (d *syncing) replaceSandbox(why string) {
 	in := &d.in
 	clear := true
@@ -128,7 +127,7 @@ func (d *decision) stopDeadSandboxes(why string) bool {
 	return done
 }
 
-// waitForDevices reports whether what gives the pod its devices is waited for.
+// waitForDevices reports whether the pod waits for its resource claims or for device plugins.
 func (d *syncing) waitForDevices() bool {
 	if d.in.ClaimsPending {
 		d.plan.waitFor(Wait{Kind: WaitClaims})

@@ -11,9 +11,9 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// A sandbox that has to be replaced, for whatever reason: its containers are stopped, then the sandbox, and the next
-// sandbox has the next attempt number.
-func TestSandboxesThatAreReplaced(t *testing.T) {
+// For each reason to replace a sandbox, its containers are stopped, then the sandbox, and the next sandbox has the next
+// attempt number.
+func TestReplacedSandboxes(t *testing.T) {
 	parity.ProvesPart(t, 3, "LIFE-34")
 	box := func(id string, attempt uint32, edit func(*pod.Sandbox)) pod.Sandbox {
 		s := pod.Sandbox{ID: id, Attempt: attempt, Ready: true, IPs: []string{"10.0.0.1"}}
@@ -86,7 +86,7 @@ func TestSandboxesThatAreReplaced(t *testing.T) {
 
 // A sandbox that died is stopped once, before the next one is run and when its pod ends: its network is held
 // until then.
-func TestSandboxesThatDiedAreStopped(t *testing.T) {
+func TestDeadSandboxesAreStopped(t *testing.T) {
 	dead := have(false, exited("a", 1))
 	gone := &Termination{Deadline: now.Add(30 * time.Second)}
 	for _, tc := range []struct {
@@ -187,7 +187,7 @@ func TestOrderOfStarts(t *testing.T) {
 }
 
 // Containers that cannot be stopped are stopped with their sandbox, but not before the grace period is over.
-func TestContainersThatCannotBeStopped(t *testing.T) {
+func TestUnstoppableContainers(t *testing.T) {
 	later, over := now.Add(time.Second), &Termination{Deadline: now}
 	a, b := Key{Target: Instance("a-id")}, Key{Target: Instance("b-id")}
 	for _, tc := range []struct {

@@ -8,8 +8,8 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// images asks for the images of all containers that have not run yet, so that
-// they are there when their turn comes.
+// images requests the images of all containers that have not run yet, so that they are ready when the containers can
+// start.
 func (d *syncing) images() {
 	for kind, spec := range pod.Containers(d.in.Pod) {
 		if _, ok := d.view.Instance(spec.Name); !ok && kind != pod.Ephemeral {
@@ -18,7 +18,7 @@ func (d *syncing) images() {
 	}
 }
 
-// image reports whether the image for that attempt is there, and asks for it if not.
+// image reports whether the image for that attempt is ready, and requests it if not.
 func (d *syncing) image(name string, attempt int) bool {
 	img, known := d.in.Images[name]
 	if known && img.Attempt == attempt && img.Ready {
@@ -41,8 +41,8 @@ func (d *syncing) restart(kind pod.Kind, spec *v1.Container, c pod.Container) {
 	if d.held(c) {
 		return
 	}
-	if until := c.FinishedAt.Add(sandboxSettles); d.wasKilled(c) && in.Now.Before(until) &&
-		!in.Now.Before(c.FinishedAt) {
+	if until := c.FinishedAt.Add(sandboxSettles); d.wasKilled(c) && inNewestSandbox(in.Have, c) &&
+		in.Now.Before(until) && !in.Now.Before(c.FinishedAt) {
 		d.plan.wakeAt(until)
 		d.plan.waitFor(Wait{Kind: WaitSettled, Target: Container(spec.Name)})
 		return
@@ -50,7 +50,7 @@ func (d *syncing) restart(kind pod.Kind, spec *v1.Container, c pod.Container) {
 	d.start(kind, spec, "exited", c, true)
 }
 
-// held reports whether an ended container has to wait out its back-off.
+// held reports whether an ended container has to wait for its crash back-off.
 func (d *syncing) held(c pod.Container) bool {
 	b := d.in.Backoff[c.Name]
 	if _, spec, ok := pod.Find(d.in.Pod, c.Name); ok && b.Of != "" {
@@ -72,15 +72,14 @@ func (d *syncing) held(c pod.Container) bool {
 	return true
 }
 
-// sandboxSettles is how long a runtime takes to end a sandbox after it has killed
-// the containers in it. A container that was killed, and not by the kernel for
-// its memory, is not started again before it is clear that its sandbox lives: it
-// would only be killed once more.
+// sandboxSettles is how long a runtime takes to end a sandbox after it has killed the containers in it. A container
+// that was killed, and not by the kernel for its memory, is not started again before it is clear that its sandbox
+// stays: it would only be killed once more.
 const sandboxSettles = time.Second
 
-// aheadOfClock reports whether the container ended at a time that is yet to come: the
-// clock was set back since, and what is counted from that time would not be over for as
-// long as it was set back. A moment ahead is one that ended while this is decided.
+// aheadOfClock reports whether the container ended at a time in the future: the clock was set back since then, and a
+// delay from that time would be too long by as much. A time that is only a moment ahead is that of a container that
+// ended during this decision.
 func aheadOfClock(c pod.Container, now time.Time) bool { return c.FinishedAt.Sub(now) > time.Minute }
 
 // wasKilled reports whether the container was killed, but neither by the agent nor by the OOM killer.
@@ -89,16 +88,15 @@ func (d *syncing) wasKilled(c pod.Container) bool {
 	return c.ID != "" && !d.view.stoppedForRestart(c) && !replaced && c.ExitCode == 137 && c.Reason != "OOMKilled"
 }
 
-// start asks for the container's image and, once it is there, for the container.
+// start requests the container's image and, once that is ready, the start of the container.
 func (d *syncing) start(kind pod.Kind, spec *v1.Container, why string, last pod.Container, ran bool) {
 	if _, busy := d.in.Busy[KeyOf(Start, Container(spec.Name))]; busy {
-		return // what is seen of it now is half a start
+		return // its start is not complete yet
 	}
 	d.plan.ToStart = append(d.plan.ToStart, spec.Name)
 	if ran && last.State == pod.StateCreated {
-		// It was made and never started, perhaps by an agent that died in between.
-		// Its place is needed for the same attempt, and those after it wait as they
-		// would have then.
+		// It was created and never started, perhaps because an agent died in between. It is removed, because it is created
+		// again as the same attempt, and the containers after it wait as for any start.
 		d.act(Step{Verb: Remove, Target: Instance(last.ID), Reason: why})
 		d.starting = true
 		return
@@ -124,9 +122,8 @@ func (d *syncing) start(kind pod.Kind, spec *v1.Container, why string, last pod.
 	}
 }
 
-// attempt is the number of the next instance of a container: one more than the
-// last that the runtime holds, this agent has seen run, the stored status tells
-// of, or the log files show.
+// attempt is the number of the next instance of a container: one more than the last one that the runtime holds, that
+// this agent has seen run, that the stored status shows, or that the log files show.
 func (d *syncing) attempt(name string) int {
 	next := d.in.LogAttempts[name]
 	if n, ok := d.in.Ran[name]; ok {

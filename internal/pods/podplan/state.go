@@ -1,6 +1,6 @@
 package podplan
 
-// State is how far a pod is in its life on this node.
+// State is the state of a pod on this node.
 //
 //	          recovered, admitted          a reason to terminate
 //	Pending ─────────────────────► Syncing ───────────┐
@@ -17,8 +17,8 @@ package podplan
 //	                                                 Gone
 //
 // A state is computed from facts at each decision, and states only move forward: a pod that was admitted stays
-// admitted, and a termination is never taken back. The one exception is a late fact: if the runtime shows a container
-// or a sandbox of a pod that is Terminated or Released, because a call of an earlier agent took that long, the pod is
+// admitted, and a termination is never cancelled. The one exception is a late fact: if the runtime shows a container or
+// a sandbox of a pod that is Terminated or Released, because a call of an earlier agent took that long, the pod is
 // Terminating until that is stopped, too. A pod without a specification, of which only the runtime or the disk has
 // traces, is never Pending or Syncing.
 type State int
@@ -63,7 +63,8 @@ func Decide(in Input) Plan {
 }
 
 // Assess returns the input with what follows from it: the state as far as it is clear before anything is stopped or
-// released, the termination, and the containers that begin anew. To assess an input again changes nothing.
+// released, the termination, and the containers that were removed for a restart of all containers. Assess is
+// idempotent.
 func Assess(in Input) Input {
 	if in.Pod != nil {
 		in.Recreated = in.View().updateRecreated()
@@ -93,7 +94,7 @@ func Assess(in Input) Input {
 	return in
 }
 
-// blind reports whether too little is known of the pod to do anything for it.
+// blind reports whether too little is known of the pod to act on it.
 func (d *decision) blind() bool {
 	in := &d.in
 	switch {
@@ -104,8 +105,8 @@ func (d *decision) blind() bool {
 	case in.Source.Undecided:
 		d.plan.waitFor(Wait{Kind: WaitDecision})
 	case in.RuntimeUnread:
-		// The runtime has something of the pod that could not be read yet. To act as if there were nothing would be to
-		// start it twice.
+		// The runtime has something of the pod that could not be read yet. To act as if there were nothing could start it
+		// twice.
 		d.plan.waitFor(Wait{Kind: WaitRuntimeRead})
 	default:
 		return false
@@ -114,8 +115,8 @@ func (d *decision) blind() bool {
 	return true
 }
 
-// linkLogs has logs of containers that run linked under their older names: an earlier agent, or a start whose answer
-// was lost, may have left that undone.
+// linkLogs requests the links to the logs of containers under their older names: an earlier agent, or a start whose
+// response was lost, may not have made them.
 func (d *decision) linkLogs() {
 	if d.in.UnlinkedLogs && !d.in.NameTaken && d.in.State != Gone && len(d.in.Have.Containers) > 0 &&
 		!d.anyBusy(Remove) && !d.anyBusy(RemoveDirectories) {

@@ -104,7 +104,7 @@ func KeyOf(v Verb, t Target) Key {
 	return Key{Target: t}
 }
 
-// Cause says why a container is stopped, where the reader of its event or status needs to know.
+// Cause is why a container is stopped or removed, if its event or status shows that.
 type Cause string
 
 // The causes of a Stop.
@@ -127,8 +127,8 @@ type Step struct {
 	Attempt  int       // RunSandbox, Start, FetchImage
 	Deadline time.Time // Stop, AnnounceStop: when the container's grace period is over
 	Cause    Cause     // Stop, Remove
-	// Recall of a Stop says that the container is started again whatever it exits with.
-	Recall bool
+	// ForRestart of a Stop says that the container is started again regardless of its exit code.
+	ForRestart bool
 	// Replace of a Stop says that the container is stopped and started in one sync of upstream's. See [Input.Replaced].
 	Replace bool
 	Reason  string // for logs and people
@@ -199,27 +199,26 @@ func (w Wait) String() string {
 	return string(w.Kind)
 }
 
-// Plan is the answer: the state of the pod, steps to take now, in order, and when to ask again if nothing else happens
-// first. A zero Wake means that there is nothing to wait for.
+// Plan is the result of a decision: the state of the pod, steps to take now, in order, and when to decide again if
+// nothing else happens first. A zero Wake means that there is nothing to wait for.
 type Plan struct {
 	State       State
 	Termination *Termination
-	Recreated   map[string]int // see [View.Renewed]
+	Recreated   map[string]int // see [View.Recreated]
 	Steps       []Step
 	Wake        time.Time
 	Waits       []Wait
 	// ToStart are the containers that are to be started, also those that wait for another one, for their image, or
 	// after a failure.
 	ToStart []string
-	// Held are the containers that wait out a crash back-off, and until when.
+	// Held are the containers that wait for their crash back-off, and until when.
 	Held map[string]time.Time
-	// Blind says that too little is known to do anything: what was known before still holds.
+	// Blind says that too little is known to act: what was known before still holds.
 	Blind bool
 	// Shown says that enough is known of the pod to publish its status.
 	Shown bool
-	// Down says that nothing of the pod lives, and that other pods can have its claims, its resources and its
-	// addresses:
-	// it may be shown as ended.
+	// Down says that nothing of the pod runs, and that other pods can have its claims, its resources and its addresses: it
+	// may be shown as ended.
 	Down bool
 	// Overdue says that the runtime has not stopped an evicted pod in time. It is set once.
 	Overdue bool

@@ -7,8 +7,8 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// end brings a pod to its end: its containers are stopped, then its sandboxes; what it holds on the node is released,
-// and what is left of it is removed if it is not wanted any more.
+// end plans the steps of a pod that is terminated: its containers are stopped, then its sandboxes; what it holds on the
+// node is released, and what is left of an orphaned pod is removed.
 func (d *decision) end() {
 	d.plan.Down = d.down()
 	if !d.in.orphaned() {
@@ -60,9 +60,8 @@ func (d *decision) stopAll() bool {
 	return true
 }
 
-// stopContainers stops every container whose turn it is. The stop of those whose turn
-// comes later is announced at once: their preStop hooks run side by
-// side. It reports whether any is left.
+// stopContainers stops every container whose turn it is. The stop of those whose turn comes later is announced at once,
+// so that their preStop hooks run in parallel. It reports whether any is left.
 func (d *decision) stopContainers() bool {
 	in := &d.in
 	first, sidecars := d.alive()
@@ -93,7 +92,7 @@ func (d *decision) stopContainers() bool {
 	return d.anyBusy(Start) || len(first)+len(sidecars) > 0
 }
 
-// stopReadySandboxes reports whether there is any.
+// stopReadySandboxes stops the ready sandboxes and reports whether there are any.
 func (d *decision) stopReadySandboxes(why string) bool {
 	ready := false
 	for _, s := range d.in.Have.Sandboxes {
@@ -144,7 +143,7 @@ func (d *decision) alive() (first, sidecars []pod.Container) {
 	return first, sidecars
 }
 
-// alive reports whether the container may be doing something.
+// alive reports whether the container runs or may run.
 func alive(c pod.Container) bool { return c.State == pod.StateRunning || c.State == pod.StateUnknown }
 
 // deadline is the end of the pod's grace period; for a pod without specification

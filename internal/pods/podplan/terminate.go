@@ -11,7 +11,7 @@ import (
 // TerminationReason is why a pod is terminated.
 type TerminationReason string
 
-// The reasons, in the order in which they count if several come up at once. The first stays for good.
+// The reasons, in the order of their precedence if several come up at once. The first reason is kept.
 const (
 	Evicted          TerminationReason = "evicted"
 	Preempted        TerminationReason = "preempted"
@@ -25,41 +25,41 @@ const (
 	DeadlineExceeded TerminationReason = "active deadline exceeded"
 )
 
-// Termination says why and by when a pod ends. It is never taken back: the first reason stays, and the deadline only
-// moves earlier, unless the runtime is away.
+// Termination is why and by when a pod is terminated. It is never cancelled: the first reason stays, and the deadline
+// only moves earlier, unless the runtime is unavailable.
 type Termination struct {
 	Reason   TerminationReason
 	Since    time.Time
-	Grace    time.Duration // the shortest period that was asked for
+	Grace    time.Duration // the shortest period that was requested
 	Deadline time.Time     // when the grace period is over
 	AtOnce   bool          // containers are killed without SIGTERM
-	// Unreached says that the runtime was away when a container was to be stopped: the grace period begins with the next
-	// stop.
+	// Unreached says that the runtime was unavailable when a container was to be stopped: the grace period begins with the
+	// next stop.
 	Unreached bool
 	Override  *Override // what the status shows instead of what containers ended with; nil for nothing
 	// GoneBy is when an evicted pod should have ended; zero: it is not watched.
 	GoneBy time.Time
 }
 
-// Override is the end of a pod that was rejected, evicted, or over its deadline. It is shown
-// when no container lives any more.
+// Override is what the status shows as the end of a pod that was rejected, evicted, or exceeded its deadline. It is
+// shown when no container runs any more.
 type Override struct {
 	Phase   v1.PodPhase
 	Reason  string
 	Message string
 	// Rejected says that the pod never ran here: no containers are shown.
 	Rejected bool
-	// Unready says that the pod is not ready any more, though its containers live.
+	// Unready says that the pod is not ready any more, although its containers still run.
 	Unready bool
-	// Lenient says that a pod which ends without failure is Succeeded, with neither
-	// Reason nor Message. A static pod is not: it was to run for ever.
+	// Lenient says that a pod which ends without failure is Succeeded, with neither Reason nor Message. That does not
+	// apply to a static pod, which should run until it is removed.
 	Lenient    bool
 	Disruption string // the reason of a DisruptionTarget condition; empty for none
 	// DisruptionMessage is that condition's; empty: Message.
 	DisruptionMessage string
 }
 
-// EvictionRecord is the end of a pod that others ask for, as it is recorded on the disk.
+// EvictionRecord is a request of another part to terminate the pod, as it is recorded on the disk.
 type EvictionRecord struct {
 	AtOnce   bool              `json:"atOnce,omitempty"`
 	Deadline time.Time         `json:"deadline"`
@@ -67,10 +67,11 @@ type EvictionRecord struct {
 	Override Override          `json:"override"`
 }
 
-// recordPatience is how long the end of an evicted pod waits for its record to be written: room is needed.
+// recordPatience is how long the termination of an evicted pod waits for its record to be written: the node needs the
+// pod's resources soon.
 const recordPatience = 500 * time.Millisecond
 
-// leastGoneBy is the least time that an evicted pod has to be gone.
+// leastGoneBy is the minimum time after which an evicted pod that has not ended is reported.
 const leastGoneBy = 10 * time.Second
 
 const deadlineMessage = "Pod was active on the node longer than the specified deadline"
@@ -91,7 +92,7 @@ func terminate(in *Input) *Termination {
 	return t.and(own).reaching(in.Now)
 }
 
-// ownReason is the first reason to terminate the pod that is not another part's.
+// ownReason returns the first reason to terminate the pod that does not come from another part.
 func (in *Input) ownReason() *Termination {
 	p, grace := in.Pod, pod.Grace(in.Pod)
 	_, ahead := in.activeDeadline()
@@ -149,8 +150,8 @@ func (in *Input) because(r TerminationReason, grace time.Duration, o *Override) 
 	}
 }
 
-// termination is the termination that the request stands for. Its deadline may be over: no agent may have run for a
-// while.
+// termination returns the termination that is requested. The deadline of the request may be over if no agent has run
+// for a while.
 func (e *EvictionRecord) termination(now time.Time) *Termination {
 	grace := max(e.Deadline.Sub(now), 0)
 	override := e.Override
@@ -170,8 +171,8 @@ func (e *Eviction) due(now time.Time) bool {
 	return e.Recorded || !now.Before(e.Since.Add(recordPatience))
 }
 
-// and is the termination after another reason has come up: only a shorter grace period counts, which is counted from
-// then. It never gets longer.
+// and returns the termination after another reason has come up. It keeps its reason; only a shorter grace period of the
+// other one counts, from the time of that reason. The deadline never moves later.
 func (t *Termination) and(next *Termination) *Termination {
 	switch {
 	case next == nil:
@@ -190,8 +191,8 @@ func (t *Termination) and(next *Termination) *Termination {
 	return &sum
 }
 
-// reaching is the termination with the deadline of a stop that begins now, if the last one has not reached the runtime.
-// The time of an eviction or a shutdown of the node goes on.
+// reaching returns the termination with a deadline counted from now, if the last stop has not reached the runtime. The
+// deadline of an eviction or a shutdown of the node stays.
 func (t *Termination) reaching(now time.Time) *Termination {
 	if t == nil || !t.Unreached || t.Reason == Evicted || t.Reason == Preempted || t.Reason == NodeShutdown {
 		return t
@@ -201,7 +202,7 @@ func (t *Termination) reaching(now time.Time) *Termination {
 	return &next
 }
 
-// recordEviction has a pending eviction recorded, and the pod looked at again when that takes too long.
+// recordEviction requests the record of a pending eviction, and wakes the pod when that takes too long.
 func (d *decision) recordEviction() {
 	in := &d.in
 	if in.Pod == nil || in.NameTaken || !in.Recovered || in.Eviction.Pending == nil || in.Eviction.Recorded {

@@ -11,7 +11,7 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// deleted is a pod whose deletion was asked for.
+// deleted is a pod whose deletion was requested.
 func deleted(grace int64) *v1.Pod {
 	p := spec("a", v1.RestartPolicyAlways)
 	p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &metav1.Time{Time: now}, ptr.To(grace)
@@ -30,7 +30,7 @@ func ended(phase v1.PodPhase) *v1.Pod {
 	return p
 }
 
-// evicted is the record of an eviction that gives so much time.
+// evicted is the record of an eviction with this grace period.
 func evicted(reason TerminationReason, left time.Duration) *EvictionRecord {
 	return &EvictionRecord{
 		Deadline: now.Add(left),
@@ -46,11 +46,11 @@ func TestTerminate(t *testing.T) {
 		name  string
 		pod   *v1.Pod
 		in    Input
-		want  TerminationReason // empty: the pod goes on
+		want  TerminationReason // empty: the pod is not terminated
 		left  time.Duration
 		shown string // status reason of the override
 	}{
-		{"nothing is the matter", plain, Input{Have: up}, "", 0, ""},
+		{"no reason to terminate", plain, Input{Have: up}, "", 0, ""},
 		{"it is deleted", deleted(7), Input{Have: up}, Deleted, 7 * time.Second, ""},
 		{
 			"its source has removed it",
@@ -83,7 +83,7 @@ func TestTerminate(t *testing.T) {
 		},
 		{"its stored phase is terminal", ended(v1.PodSucceeded), Input{Have: up}, PhaseTerminal, 30 * time.Second, ""},
 		{
-			"the node does not take it", plain,
+			"the node rejects it", plain,
 			Input{Admission: Admission{Rejection: &pod.Rejection{
 				Reason:  "OutOfcpu",
 				Message: "no",
@@ -204,8 +204,8 @@ func TestTerminate(t *testing.T) {
 	}
 }
 
-// A pod that is evicted and lives on after its time is reported once.
-func TestAnOverduePodIsReportedOnce(t *testing.T) {
+// An evicted pod that has not ended in time is reported once.
+func TestOverduePodIsReportedOnce(t *testing.T) {
 	in := Input{
 		Now:      now,
 		Pod:      spec("a", v1.RestartPolicyAlways),
@@ -462,7 +462,7 @@ func TestStates(t *testing.T) {
 
 // The scheduler places another pod as soon as the status of one is terminal. So a pod is not shown as ended
 // while its sandbox holds an address and host ports, as a dead sandbox does until it is stopped.
-func TestAPodIsDownWhenItsSandboxIs(t *testing.T) {
+func TestPodIsDownWithItsSandbox(t *testing.T) {
 	for _, tc := range []struct {
 		name           string
 		ready, stopped bool

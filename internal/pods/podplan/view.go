@@ -18,12 +18,12 @@ const ReasonLost = "ContainerStatusUnknown"
 type View struct {
 	Pod  *v1.Pod // with the status that the API server has
 	Have pod.Runtime
-	// StoppedForRestart are containers that were stopped to be started again, by ID: their exit status says nothing of
-	// their work.
+	// StoppedForRestart are containers that were stopped to be started again, by ID: their exit status does not show
+	// whether they succeeded.
 	StoppedForRestart map[string]bool
-	// Renewed are containers that a restart of all containers has removed or will remove, and the attempt as which each
-	// begins anew. The API server learns of it later than the agent knows, and may be away. Without it the containers
-	// would be taken for lost.
+	// Recreated are the containers that a restart of all containers has removed or will remove, and the attempt as which
+	// each starts again. The stored status shows that only later, because the API server may be unavailable. Without
+	// Recreated the containers would be taken for lost.
 	Recreated map[string]int
 }
 
@@ -35,9 +35,9 @@ func (v View) stoppedForRestart(c pod.Container) bool {
 // WasStoppedForRestart is stoppedForRestart for parts that show the container.
 func (v View) WasStoppedForRestart(c pod.Container) bool { return v.stoppedForRestart(c) }
 
-// Instance is the newest instance of a container. One that the pod's stored status has and that the runtime has lost is
-// shown as killed: how it ended is not known, and it did not end well. An init container that the pod has got past has
-// succeeded.
+// Instance returns the newest instance of a container. One that the pod's stored status has and that the runtime does
+// not hold any more ended as the stored status shows; if that does not show its end, it counts as killed. An init
+// container that the runtime does not hold counts as succeeded if a regular container was created after it.
 func (v View) Instance(name string) (pod.Container, bool) {
 	c, held := v.Have.Latest(name)
 	s, known := v.recorded(name)
@@ -76,9 +76,8 @@ func (v View) Instance(name string) (pod.Container, bool) {
 	return lost, true
 }
 
-// passedInit reports whether the name is that of an init container which must have
-// succeeded, for a regular container was created after it. A restart of all containers
-// removes those that are to run again.
+// passedInit reports whether the name is that of an init container which must have succeeded, because a regular
+// container was created after it. A restart of all containers removes those that are to run again.
 func (v View) passedInit(name string) bool {
 	if kind, _, ok := pod.Find(v.Pod, name); !ok || kind != pod.Init || !v.anyRegular() {
 		return false
@@ -121,7 +120,8 @@ func recordedLost(s v1.ContainerStatus) bool {
 	return s.ContainerID == "" && ended != nil && ended.Reason == ReasonLost
 }
 
-// recorded is the stored status of a container, or that of one that begins anew.
+// recorded returns the stored status of a container, or the status from [Anew] if it was removed for a restart of all
+// containers.
 func (v View) recorded(name string) (v1.ContainerStatus, bool) {
 	if next, anew := v.Recreated[name]; anew {
 		if c, held := v.Have.Latest(name); !held || c.Attempt >= next {
@@ -131,7 +131,7 @@ func (v View) recorded(name string) (v1.ContainerStatus, bool) {
 	return stored(v.Pod, name)
 }
 
-// stored is the status of a container that the API server has.
+// stored returns the status of a container that the API server has.
 func stored(p *v1.Pod, name string) (v1.ContainerStatus, bool) {
 	for _, list := range [][]v1.ContainerStatus{
 		p.Status.InitContainerStatuses,
@@ -156,16 +156,17 @@ func (v View) anyRecorded() bool {
 	return false
 }
 
-// RenewedAs reports whether the container was removed to begin anew, and as which attempt.
+// RecreatedAs reports whether the container was removed for a restart of all containers, and as which attempt it starts
+// again.
 func (v View) RecreatedAs(name string) (attempt int, ok bool) {
 	s, ok := v.recorded(name)
 	if !ok {
 		return 0, false
 	}
-	return renewedAs(s)
+	return recreatedAs(s)
 }
 
-func renewedAs(s v1.ContainerStatus) (attempt int, ok bool) {
+func recreatedAs(s v1.ContainerStatus) (attempt int, ok bool) {
 	last := s.LastTerminationState.Terminated
 	if last == nil || last.Reason != pod.ReasonRestartingAll {
 		return 0, false
@@ -173,14 +174,14 @@ func renewedAs(s v1.ContainerStatus) (attempt int, ok bool) {
 	return int(s.RestartCount), true
 }
 
-// renew is Renewed brought up to date: with the containers of a restart that is under way, and without those that were
-// restarted since in the ordinary way, or whose restart the API server knows.
+// updateRecreated returns Recreated with the containers of a restart that is under way, and without those that have a
+// later attempt since then, or whose new attempt the stored status shows.
 func (v View) updateRecreated() map[string]int {
 	recreated := maps.Clone(v.Recreated)
 	if recreated == nil {
 		recreated = map[string]int{}
 	}
-	for name, next := range v.renewals() {
+	for name, next := range v.recreations() {
 		recreated[name] = max(recreated[name], next)
 	}
 	for name, next := range recreated {
@@ -192,20 +193,20 @@ func (v View) updateRecreated() map[string]int {
 	return recreated
 }
 
-// storedAnew reports whether the API server knows that the container began anew as that attempt.
+// storedAnew reports whether the stored status shows that the container starts again as that attempt.
 func (v View) storedAnew(name string, attempt int) bool {
 	s, ok := stored(v.Pod, name)
 	if !ok {
 		return false
 	}
-	known, ok := renewedAs(s)
+	known, ok := recreatedAs(s)
 	return ok && known == attempt
 }
 
-// renewals are the containers that a restart of all has removed or will have removed, with the number of their next
-// attempt.
-func (v View) renewals() map[string]int {
-	v.Recreated = nil // what the API server has counts here
+// recreations returns the containers that a restart of all containers has removed or will remove, with the number of
+// their next attempt.
+func (v View) recreations() map[string]int {
+	v.Recreated = nil // only the stored status counts here
 	_, triggered := v.Trigger()
 	if !triggered && !restartStored(v.Pod) {
 		return nil

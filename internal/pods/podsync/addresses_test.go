@@ -9,8 +9,8 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// That the cloud has chosen otherwise is reported once for each pod, for each address.
-func TestAnAddressMismatchIsRecordedOnce(t *testing.T) {
+// An address of another family that the cloud provider has chosen is reported once for each pod and address.
+func TestAddressMismatchIsRecordedOnce(t *testing.T) {
 	parity.ProvesPart(t, 20, "SRV-61")
 	logged, now := &noted{}, ""
 	m := newMeasured(t)

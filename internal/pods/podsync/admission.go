@@ -12,7 +12,7 @@ import (
 	"keelson/internal/pods/podplan"
 )
 
-// admission is how far the pod's admission is.
+// admission is the state of the pod's admission.
 type admission struct {
 	recovered bool // what an earlier agent has recorded was read
 	state     podplan.AdmissionState
@@ -20,10 +20,10 @@ type admission struct {
 	late      bool // it waits for device plugins
 	again     bool // the pod was woken since it was last judged
 	rejection *pod.Rejection
-	started   time.Time // when the pod's life on this node began; status.startTime
+	started   time.Time // when the pod started on this node: status.startTime
 }
 
-// wake has a pod that waits judged again.
+// wake lets a pod that waits be judged again.
 func (a *admission) wake() {
 	a.again = true
 	if a.state == podplan.Waiting {
@@ -31,8 +31,8 @@ func (a *admission) wake() {
 	}
 }
 
-// begin fixes when the pod's life on this node began, once: what the stored status
-// says, else the oldest trace in the runtime, else now.
+// begin sets when the pod started on this node, once: the start time in the stored status, unless the pod is static,
+// else the creation of its oldest sandbox in the runtime, else now.
 func (a *admission) begin(spec *v1.Pod, have pod.Runtime, now time.Time) {
 	switch {
 	case !a.started.IsZero():
@@ -50,15 +50,15 @@ func (a *admission) facts(r *Resources, spec *v1.Pod, have pod.Runtime) podplan.
 		State:  a.state,
 		Judged: a.judged,
 		Late:   a.late,
-		// A pod that has begun has what was allocated to it.
+		// A pod that has a sandbox or containers was confirmed before.
 		Unconfirmed: a.state == podplan.Granted && have.Empty() && !r.Confirmed(spec),
 		Rejection:   a.rejection,
 		Started:     a.started,
 	}
 }
 
-// reject notes that the pod cannot run here. What is counted was not the verdict of the allocation, which counts
-// itself.
+// reject records that the node rejects the pod. If counted is set, the rejection is counted here: the allocation counts
+// only its own.
 func (w *worker) reject(no *pod.Rejection, counted bool) {
 	if w.admission.rejection != nil {
 		return
@@ -121,7 +121,7 @@ func (do performer) confirm() work {
 	}
 }
 
-// confirmed is the answer of device plugins.
+// confirmed is the result from device plugins.
 type confirmed struct{ rejection *pod.Rejection }
 
 func (c confirmed) apply(w *worker) {

@@ -38,7 +38,7 @@ func (n *noted) Node(eventType, reason, message string) {
 	n.logged = append(n.logged, "node "+eventType+" "+reason+" "+message)
 }
 
-func TestARefusalByTheVolumesEndsThePod(t *testing.T) {
+func TestVolumeRejectionEndsPod(t *testing.T) {
 	for _, tc := range []struct {
 		err  error
 		want []string
@@ -65,16 +65,16 @@ func TestARefusalByTheVolumesEndsThePod(t *testing.T) {
 	}
 }
 
-// waitingRoom has pods wait for others to end, and counts how often it is asked.
-type waitingRoom struct {
+// waitingAdmitter makes pods wait for others to end, and counts the calls of Admit.
+type waitingAdmitter struct {
 	*node
 	mu    sync.Mutex
 	asked int
 	waits bool
-	meet  func() // while it is asked; nil: nothing happens
+	meet  func() // called by Admit; nil: not called
 }
 
-func (r *waitingRoom) Admit(context.Context, *v1.Pod, bool) allocation.Verdict {
+func (r *waitingAdmitter) Admit(context.Context, *v1.Pod, bool) allocation.Verdict {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.asked++
@@ -86,9 +86,9 @@ func (r *waitingRoom) Admit(context.Context, *v1.Pod, bool) allocation.Verdict {
 
 // A pod that waits is judged again whenever it is woken, also while it is being judged, and not for the outcome of
 // that.
-func TestAPodThatWaitsIsJudgedAgain(t *testing.T) {
+func TestWaitingPodIsJudgedAgain(t *testing.T) {
 	n := &node{}
-	r := &waitingRoom{node: n, waits: true}
+	r := &waitingAdmitter{node: n, waits: true}
 	m := newMeasured(t).on(n)
 	m.cfg.Allocation.Admitter = r
 	m.cfg.Node.NetworkReady = func() error { return errors.New("no network yet") }
@@ -122,8 +122,8 @@ func TestAPodThatWaitsIsJudgedAgain(t *testing.T) {
 	expect("it was admitted once and for all", 4, podplan.Syncing)
 }
 
-// That an object was removed while its pod was being deleted reaches the worker of the pod.
-func TestForceReachesTheWorker(t *testing.T) {
+// The worker of a pod is notified that the object was removed while the pod was being deleted.
+func TestForceNotifiesWorker(t *testing.T) {
 	m := newMeasured(t).on(&node{})
 	w := m.worker("u", podNamed("u", pod.SourceAPI))
 	m.Force("u")

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// board is where workers post what others may see of them without asking.
+// board holds what other goroutines may read of the workers without waiting for them.
 type board struct {
 	mu   sync.Mutex
 	rows map[types.UID]row
@@ -43,14 +43,14 @@ func (b *board) remove(uid types.UID) {
 	delete(b.rows, uid)
 }
 
-// turning is since when a worker is in a turn; zero if it is in none.
+// turning returns since when a worker is in a turn; zero if it is in none.
 func (b *board) turning(uid types.UID) time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.rows[uid].turning
 }
 
-// stuck is a worker that has been in one turn since before then.
+// stuck returns a worker that has been in one turn since before then.
 func (b *board) stuck(before time.Time) (uid types.UID, since time.Time, any bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -62,7 +62,7 @@ func (b *board) stuck(before time.Time) (uid types.UID, since time.Time, any boo
 	return "", time.Time{}, false
 }
 
-// places counts pods by their place. Those whose worker has had no turn are left out.
+// places counts pods by the labels of their metric. Those whose worker has had no turn are left out.
 func (b *board) places() map[place]int {
 	b.mu.Lock()
 	defer b.mu.Unlock()

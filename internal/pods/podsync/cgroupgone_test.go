@@ -11,10 +11,9 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// A pod that runs without a cgroup is stopped and begins anew, in one: nothing limits
-// what runs in it. Where something of the cgroup is left it is mended, and a pod of
-// which nothing runs has it made.
-func TestAPodWithoutItsCgroupBeginsAnew(t *testing.T) {
+// The containers of a pod without a cgroup are stopped and started again in a new one, because the pod's limits do not
+// apply to them. If the cgroup is only missing in part, it is completed. If no container runs, it is created.
+func TestMissingPodCgroup(t *testing.T) {
 	parity.ProvesPart(t, 2, "RES-21")
 	running := pod.Container{
 		ID:        "c1",
@@ -88,7 +87,7 @@ func TestAPodWithoutItsCgroupBeginsAnew(t *testing.T) {
 			if !tc.cgroupGone {
 				return
 			}
-			// It is not looked at again, and the sandbox goes once its container has ended.
+			// The cgroup is not checked again, and the sandbox is stopped once its container has ended.
 			if slices.ContainsFunc(plan.Steps, func(s podplan.Step) bool { return s.Verb == podplan.Resize }) {
 				t.Error("what is given up is looked at again")
 			}

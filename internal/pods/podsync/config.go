@@ -30,13 +30,12 @@ type Config struct {
 	Events     pod.Events
 
 	Backoff    podplan.BackoffLimits // of containers that crash
-	RestartAll bool                  // containers may have all of their pod restarted
-	KeepEnded  int                   // instances of each container, to look at; see [podplan.Input]
+	RestartAll bool                  // restart rules may restart all containers of a pod
+	KeepEnded  int                   // ended instances of each container that are kept; see [podplan.Input]
 	// OnNameFree is called when a static pod's full name has become free; must
 	// not block.
 	OnNameFree func()
-	// TurnPatience is how long a worker may be in one turn before something is
-	// wrong.
+	// TurnPatience is how long a worker may be in one turn before it counts as stuck.
 	TurnPatience time.Duration
 	Tracer       trace.Tracer // nil: nothing is traced
 	Log          *slog.Logger
@@ -84,8 +83,8 @@ type Allocation struct {
 	Occupancy
 }
 
-// Resources hands out what only one container can have: whole CPUs, memory of a NUMA
-// node, devices. Admitter.Admit has reserved it.
+// Resources allocates exclusive resources to containers: whole CPUs, memory of a NUMA node, devices. Admitter.Admit has
+// reserved them.
 type Resources struct {
 	Confirmer
 	ResourceContributor
@@ -100,7 +99,7 @@ type Disk struct {
 	EvictionRecords
 }
 
-// Node is what pods have to know of their node.
+// Node is the state of the node that pods depend on.
 type Node struct {
 	// Leaving, if not nil, reports whether the machine was already shutting down when this
 	// agent started, and still is. No container is started then. When this changes, all
@@ -113,7 +112,7 @@ type Node struct {
 	// NodeIP is the first address of --node-ip, if there is one. Pods show an address of its family first, by
 	// default IPv4.
 	NodeIP string
-	// AddressMismatch says that these are not what the agent itself would have
-	// chosen, and why that matters; empty: they are.
+	// AddressMismatch returns a message if the addresses are not those that the agent would have chosen, with the
+	// consequence; empty if they are.
 	AddressMismatch func() string
 }

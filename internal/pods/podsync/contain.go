@@ -26,12 +26,16 @@ type hold struct {
 }
 
 // contain runs what belongs to one pod alone. A panic in it is an error, and an event of
-// the pod; p is nil where none is to be recorded.
+// the pod; p is nil where none is to be recorded. What names the work in the event, unless it is empty.
 func contain(cfg *Config, log *slog.Logger, p *v1.Pod, what string, f func() error) error {
 	err := panics.Try(log, "pods", f)
 	var panicked *panics.Error
 	if errors.As(err, &panicked) && p != nil {
-		cfg.Events.Pod(p, "", v1.EventTypeWarning, pod.EventFailedSync, "error syncing pod: "+what+": "+err.Error())
+		message := "error syncing pod: "
+		if what != "" {
+			message += what + ": "
+		}
+		cfg.Events.Pod(p, "", v1.EventTypeWarning, pod.EventFailedSync, message+err.Error())
 	}
 	return err
 }
@@ -40,7 +44,7 @@ func contain(cfg *Config, log *slog.Logger, p *v1.Pod, what string, f func() err
 // pause, which doubles while turns panic.
 func (w *worker) safeTurn(ctx context.Context, m mail) (next time.Time, gone bool) {
 	cfg, held := &w.s.cfg, &w.hold
-	err := contain(cfg, w.log, w.source.spec, "look at the pod", func() error {
+	err := contain(cfg, w.log, w.source.spec, "", func() error {
 		w.receive(m, cfg.Now())
 		if cfg.Now().Before(held.until) {
 			next = held.until
@@ -63,7 +67,7 @@ func (w *worker) safeTurn(ctx context.Context, m mail) (next time.Time, gone boo
 
 // safeExplain explains the pod; a panic in it becomes part of the explanation.
 func (w *worker) safeExplain() (p explain.Pod) {
-	err := contain(&w.s.cfg, w.log, nil, "explain the pod", func() error {
+	err := contain(&w.s.cfg, w.log, nil, "", func() error {
 		have, _ := w.s.cfg.Observed.Get(w.uid)
 		p = explainer{w: w, have: have}.explain()
 		return nil

@@ -35,7 +35,7 @@ const (
 	metricFirstStart    = "kubelet_first_network_pod_start_sli_duration_seconds"
 )
 
-// lifecycle is the value of a label: how far a pod is.
+// lifecycle is the value of the label lifecycle: the state of a pod.
 type lifecycle string
 
 const (
@@ -44,13 +44,13 @@ const (
 	lifeTerminated  lifecycle = "terminated"
 )
 
-// knownBy is the value of the label config: who still knows of a pod.
+// knownBy is the value of the label config: which part still has the pod.
 type knownBy string
 
 const (
 	knownDesired knownBy = "desired"
-	knownOrphan  knownBy = "orphan"       // no source does, this agent has its specification
-	knownRuntime knownBy = "runtime_only" // only the runtime does
+	knownOrphan  knownBy = "orphan"       // no source has it, this agent has its specification
+	knownRuntime knownBy = "runtime_only" // only the runtime has it
 )
 
 // The label static of pods is empty for those of the API server.

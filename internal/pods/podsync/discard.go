@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// ends are what others can wait for at the end of a pod.
+// ends are the events at the end of a pod that other goroutines can wait for.
 type ends struct {
-	released chan struct{} // closed when nothing of the pod takes up the node
+	released chan struct{} // closed when the pod holds no resources of the node
 	emptied  chan struct{} // closed when the runtime holds nothing of it either
 
 	releaseOnce, emptyOnce sync.Once
@@ -22,7 +22,7 @@ func newEnds() *ends {
 	}
 }
 
-// note notes how far the end of the pod is.
+// note records what has been released and removed.
 func (e *ends) note(released, empty bool) {
 	if !released {
 		return

@@ -1,18 +1,18 @@
-// Package podsync gives every pod a worker that brings what runs to what should
-// run. It owns the life-cycle state of pods: how far each one is, why it ends, and what is under way for it.
+// Package podsync has a worker for each pod, which reconciles what runs with what is desired. It owns the life-cycle
+// state of pods: the state of each pod, why it is terminated, and which tasks are under way for it.
 //
 // A worker is an actor. One goroutine owns all of its state. Others put wake-ups, evictions, questions and the outcomes
 // of tasks into its mailbox, and never wait for it. For each mail the worker takes a turn:
 //
 //	receive   the mail, and apply the outcomes of tasks
 //	observe   gather the facts at hand into a podplan.Input
-//	prepare   ask volumes, claims, probes and devices for what the pod wants
+//	prepare   request the volumes, claims, probes and devices that the pod needs
 //	decide    podplan.Decide computes the state of the pod and the steps to take
 //	perform   start the steps, each as a task with a goroutine of its own
 //	publish   pass the facts of the pod's status on
 //
-// A turn calls neither the runtime, nor the API server, nor the disk. A task does, and touches nothing of the worker:
-// it gets what it needs when it is started and returns an outcome. A task on the runtime ends when its effect is seen:
+// A turn calls neither the runtime, nor the API server, nor the disk. A task does, and does not access the worker: it
+// gets what it needs when it is started and returns an outcome. A task on the runtime ends when its effect is seen:
 // effects are not assumed, they come back through the stores.
 //
 // The states of a pod are those of [podplan.State]; podplan decides all of them.

@@ -21,9 +21,8 @@ type Eviction struct {
 	Disrupts bool
 }
 
-// Evict evicts a pod. It returns at once; a pod that is terminating
-// already keeps its first reason. The channel is closed when nothing of it takes up
-// the node any more.
+// Evict evicts a pod. It returns at once; a pod that is terminating already keeps its first reason. The channel is
+// closed when the pod holds no resources of the node any more.
 func (s *Syncer) Evict(uid types.UID, e Eviction) (released <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,15 +65,15 @@ func (s *Syncer) preempt(v allocation.Victim) {
 			Lenient:           true,
 		},
 	}
-	// It may have been admitted with others before it had a worker, and is waited for.
+	// The victim may have been admitted together with other pods and have no worker yet. Its end is waited for, too.
 	s.withWorker(v.UID, func(m *mailbox) { m.request(request{EvictionRecord: record, record: true}) })
 }
 
-// EndForShutdown ends the pod because the node shuts down: with the given status reason and
-// message, unless it has done its work by then. A pod that is terminating already only has
-// less time. The channel is closed when all that the pod held is released.
+// EndForShutdown ends the pod because the node shuts down: with the given status reason and message, unless it has
+// completed by then. A pod that is terminating already only gets less time. The channel is closed when all that the pod
+// held is released.
 func (s *Syncer) EndForShutdown(uid types.UID, grace time.Duration, reason, message string) <-chan struct{} {
-	// It is not recorded on the disk: the same pod may run when the machine is back.
+	// It is not recorded on the disk: the same pod may run after the next boot.
 	record := podplan.EvictionRecord{
 		Deadline: s.cfg.Now().Add(grace),
 		Reason:   podplan.NodeShutdown,

@@ -19,9 +19,9 @@ import (
 	"keelson/internal/runtime/container"
 )
 
-// The part that evicts a pod waits until it has made room. A pod without a worker has, and
-// is not waited for.
-func TestAPodWithoutAWorkerIsEvictedAlready(t *testing.T) {
+// The eviction manager waits until an evicted pod has released its resources. A pod without a worker has, so it does
+// not wait.
+func TestEvictPodWithoutWorker(t *testing.T) {
 	s := New(Config{Log: slog.New(slog.DiscardHandler), Now: time.Now})
 	select {
 	case <-s.Evict("gone", Eviction{Message: "The node was low on resource: memory. "}):
@@ -30,7 +30,7 @@ func TestAPodWithoutAWorkerIsEvictedAlready(t *testing.T) {
 	}
 }
 
-// slowDisk keeps records of evictions, when it is let go on.
+// slowDisk keeps records of evictions, once goOn is closed.
 type slowDisk struct {
 	*node
 	goOn  chan struct{}
@@ -54,7 +54,7 @@ func (d *slowDisk) release() {
 	}
 }
 
-func TestAnEvictionIsRecordedBeforeThePodEnds(t *testing.T) {
+func TestEvictionIsRecordedBeforePodEnds(t *testing.T) {
 	victim := allocation.Victim{UID: "u", Grace: 7 * time.Second, Reason: "Preempting", Message: "make room"}
 	deleted := func(m *measured, w *worker) {
 		w.source.spec.DeletionTimestamp = &metav1.Time{Time: m.now}
@@ -176,9 +176,9 @@ func running() pod.Runtime {
 	return have
 }
 
-// Pods that arrive together are judged together, and one may have to end before its own
-// worker was made. Another waits for its end.
-func TestAPodThatHasNoWorkerYetIsPreempted(t *testing.T) {
+// Pods that arrive together are judged together, and one may be preempted before its worker was created. Another waits
+// for its end.
+func TestPreemptPodWithoutWorker(t *testing.T) {
 	m := newMeasured(t)
 	m.cfg.Observed = unlisted{}
 	ctx, stop := context.WithCancel(t.Context())
@@ -201,7 +201,7 @@ func TestAPodThatHasNoWorkerYetIsPreempted(t *testing.T) {
 	}
 }
 
-// unlisted is a runtime of which nothing is known yet.
+// unlisted is a runtime that was not listed yet.
 type unlisted struct{ Observed }
 
 func (unlisted) Synced() <-chan struct{} { return nil }

@@ -16,8 +16,8 @@ import (
 	"keelson/internal/pods/podplan"
 )
 
-// Explain says why a pod is as it is; ok is false when it has no worker.
-// A worker that is in the middle of a turn is waited for, as long as ctx allows.
+// Explain explains the state of a pod; ok is false if it has no worker. It waits for the end of the worker's turn, or
+// until ctx ends.
 func (s *Syncer) Explain(ctx context.Context, uid types.UID) (p explain.Pod, ok bool) {
 	answer := make(chan explain.Pod, 1)
 	s.mu.Lock()
@@ -52,7 +52,7 @@ type explainer struct {
 	have pod.Runtime
 }
 
-// explain gathers what is known.
+// explain collects what is known of the pod.
 func (e explainer) explain() explain.Pod {
 	ref := e.w.ref(e.have)
 	p := explain.Pod{
@@ -95,7 +95,7 @@ func (e explainer) explain() explain.Pod {
 	return p
 }
 
-// tasks says what is under way.
+// tasks returns what is under way.
 func (e explainer) tasks() (doing []explain.Task) {
 	for _, key := range sortedKeys(e.w.tasks.running) {
 		t := e.w.tasks.running[key]
@@ -113,12 +113,12 @@ func (e explainer) tasks() (doing []explain.Task) {
 	return doing
 }
 
-// retries says which steps have failed and are repeated.
+// retries returns the steps that have failed and are retried.
 func (e explainer) retries() (waits []explain.Wait) {
 	for _, key := range sortedKeys(e.w.tasks.retries) {
 		r := e.w.tasks.retries[key]
 		if _, again := e.w.tasks.running[key]; again {
-			continue // what it comes to is not known yet
+			continue // its result is not known yet
 		}
 		wait := explain.Wait{
 			For:     e.nameTask(r.verb, key.Target),
@@ -148,8 +148,8 @@ func sortedKeys[T any](m map[podplan.Key]T) []podplan.Key {
 	})
 }
 
-// waits says what the plan waits for: first what comes before anything can be done for the pod, or what has it
-// still take up the node.
+// waits returns what the plan waits for. In first are waits that block all steps of the pod, and those for the release
+// of its claims and volumes.
 func (e explainer) waits() (first, others []explain.Wait) {
 	for _, what := range e.w.plan.Waits {
 		wait := explain.Wait{
@@ -206,7 +206,7 @@ func (e explainer) preparation(wait explain.Wait, kind podplan.WaitKind) explain
 	return wait
 }
 
-// starts says why containers do not run.
+// starts returns why containers do not run.
 func (e explainer) starts(containers []explain.Container) (waits []explain.Wait) {
 	for _, c := range containers {
 		img, asked := e.w.images[c.Name]
@@ -238,7 +238,7 @@ func (e explainer) starts(containers []explain.Container) (waits []explain.Wait)
 	return waits
 }
 
-// gates says which readiness gates of the pod are not met.
+// gates returns the readiness gates of the pod that are not met.
 func (e explainer) gates() (waits []explain.Wait) {
 	for _, gate := range e.w.source.spec.Spec.ReadinessGates {
 		if !conditionMet(e.w.source.spec, gate.ConditionType) {
@@ -322,7 +322,7 @@ func (e explainer) containers() []explain.Container {
 	return out
 }
 
-// seen is what the runtime shows of a container.
+// seen adds what the runtime shows of a container.
 func seen(c explain.Container, inst pod.Container) explain.Container {
 	c.State, c.Restarts = inst.State.String(), inst.Attempt
 	switch inst.State {

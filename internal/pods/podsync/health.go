@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// checkup is what the last round through the workers found.
+// checkup is the result of the last check of the workers.
 type checkup struct {
 	at  time.Time
 	err error
 }
 
-// checkups a patience: how late it is noticed that a turn does not end.
+// checkups is the number of checks in one TurnPatience, so that a stuck worker is noticed soon after it.
 const checkups = 5
 
-// check goes through the workers. A turn waits for nothing, so one that takes
-// long has met a lock that is never unlocked.
+// check looks for a worker that is stuck in a turn. A turn waits for nothing but locks, so one that takes long waits
+// for a lock that is never unlocked.
 func (s *Syncer) check() {
 	now := s.cfg.Now()
 	c := checkup{at: now}
@@ -25,15 +25,15 @@ func (s *Syncer) check() {
 	s.checked.Store(&c)
 }
 
-// Healthy is nil while workers make progress. It never blocks: it only looks at
-// the last round, and when that was. Before Run nothing can be wrong.
+// Healthy is nil while workers make progress. It never blocks: it only reads the result and the time of the last check.
+// It is nil before Run.
 func (s *Syncer) Healthy() error {
 	c := s.checked.Load()
 	if c == nil {
 		return nil
 	}
 	if ago := s.cfg.Now().Sub(c.at); ago > s.cfg.TurnPatience {
-		return fmt.Errorf("the workers of pods were last gone through %v ago", ago.Round(time.Second))
+		return fmt.Errorf("the workers of pods were last checked %v ago", ago.Round(time.Second))
 	}
 	return c.err
 }

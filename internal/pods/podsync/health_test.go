@@ -9,7 +9,7 @@ import (
 	"keelson/test/kit/parity"
 )
 
-func TestAWorkerThatStandsStillIsNotHealthy(t *testing.T) {
+func TestStuckWorkerIsNotHealthy(t *testing.T) {
 	parity.ProvesPart(t, 5, "SRV-05")
 	parity.ProvesPart(t, 6, "SRV-13")
 	m := newMeasured(t)

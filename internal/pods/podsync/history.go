@@ -11,7 +11,7 @@ import (
 	"keelson/internal/pods/timeline"
 )
 
-// history is what a worker keeps to be able to explain its pod. The steps are safe for concurrent use.
+// history is what a worker keeps to explain its pod. The steps are safe for concurrent use.
 type history struct {
 	steps     *timeline.Line
 	pulls     map[string]*timeline.Step // images that are waited for, by container
@@ -32,7 +32,7 @@ func newHistory() *history {
 	}
 }
 
-// note takes in what a turn found.
+// note records the results of a turn.
 func (h *history) note(w *worker, now time.Time, plan podplan.Plan, in *podplan.Input, next time.Time) {
 	h.next = next
 	h.noteWaits(now, plan)
@@ -45,7 +45,7 @@ func (h *history) note(w *worker, now time.Time, plan podplan.Plan, in *podplan.
 	h.noteReady(w, now, in)
 }
 
-// noteWaits notes since when the pod waits for what.
+// noteWaits records since when the pod waits for each thing.
 func (h *history) noteWaits(now time.Time, plan podplan.Plan) {
 	for what := range h.waits {
 		if !slices.Contains(plan.Waits, what) {
@@ -99,7 +99,7 @@ func (h *history) notePulls(images images, in *podplan.Input, now time.Time) {
 	}
 }
 
-// noteReady notes when all containers run and when all are ready for the first time.
+// noteReady records when all containers run and when all are ready for the first time.
 func (h *history) noteReady(w *worker, now time.Time, in *podplan.Input) {
 	if !h.readyAt.IsZero() {
 		return

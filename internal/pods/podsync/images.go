@@ -12,9 +12,9 @@ type images map[string]image
 
 type image struct {
 	attempt int       // of the container that it is for
-	asked   time.Time // when the image was first asked for, for this attempt
-	// failures is how often the container had failed to start when the image was
-	// asked for last. After another failure it is asked for again: it may be gone.
+	asked   time.Time // when the image was first requested for this attempt
+	// failures is how often the container had failed to start when the image was last requested. After another failure it
+	// is requested again, because it may have been removed.
 	failures int
 	result   ImageResult
 }
@@ -31,7 +31,7 @@ func (i images) facts(t *tasks) map[string]podplan.Image {
 	return facts
 }
 
-// pulling reports whether any image is not there.
+// pulling reports whether any image is not ready.
 func (i images) pulling() bool {
 	for _, f := range i {
 		if !f.result.Ready {
@@ -41,7 +41,7 @@ func (i images) pulling() bool {
 	return false
 }
 
-// pull asks for the image of a container. It reports whether the answer is another one than before.
+// pull requests the image of a container. It reports whether the result has changed.
 func (w *worker) pull(step podplan.Step) (changed bool) {
 	name := step.Target.Name
 	kind, spec, ok := pod.Find(w.source.spec, name)

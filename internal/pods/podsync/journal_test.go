@@ -12,7 +12,7 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// records keeps what was recorded of restarts last.
+// records keeps the restarts that were recorded last.
 type records struct {
 	mu     sync.Mutex
 	last   Restarts
@@ -35,7 +35,7 @@ func TestJournalKeepsAllNotes(t *testing.T) {
 	var tasks sync.WaitGroup
 	want := []string{"a", "b", "c", "d"}
 	for _, id := range want {
-		r.recall(id)
+		r.recordStop(id)
 		tasks.Go(func() { r.journal.flush(log) })
 	}
 	r.recreated["main"] = 2
@@ -54,11 +54,11 @@ func TestJournalKeepsAllNotes(t *testing.T) {
 }
 
 // What an earlier agent has recorded is kept over the next write, until its containers are gone.
-func TestJournalTakesUpEarlierNotes(t *testing.T) {
+func TestJournalKeepsEarlierNotes(t *testing.T) {
 	disk := &records{}
 	r := newRestarts("u", disk)
 	r.recover(Restarts{StoppedForRestart: []string{"a"}, Anew: map[string]int{"main": 1}})
-	r.recall("b")
+	r.recordStop("b")
 	r.journal.flush(slog.New(slog.DiscardHandler))
 	if !slices.Equal(disk.last.StoppedForRestart, []string{"a", "b"}) || disk.last.Anew["main"] != 1 {
 		t.Errorf("recorded %+v", disk.last)

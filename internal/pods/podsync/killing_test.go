@@ -9,7 +9,7 @@ import (
 	"keelson/internal/pods/podplan"
 )
 
-func TestKillingSaysWhatUpstreamSays(t *testing.T) {
+func TestKillingEventMatchesUpstream(t *testing.T) {
 	for _, tc := range []struct {
 		name      string
 		restart   v1.RestartPolicy

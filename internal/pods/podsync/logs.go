@@ -8,12 +8,12 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// logAttempts are the attempts that log files call for, by container.
+// logAttempts are the next attempts of containers by their log files, by container name.
 type logAttempts map[string]int
 
 func (a logAttempts) apply(w *worker) { maps.Copy(w.restarts.logAttempts, a) }
 
-// readLogs reads the attempts that log files show of containers which have come up since the pod was recovered.
+// readLogs reads the attempts that log files show of containers which were added since the pod was recovered.
 func (do performer) readLogs() work {
 	s, ref, log, missing := do.w.s, pod.RefOf(do.in.Pod), do.w.log, do.withoutInstance()
 	return func(context.Context) (result, error) {
@@ -33,7 +33,7 @@ func (s *Syncer) readAttempts(ref pod.Ref, names []string, log *slog.Logger) log
 	return attempts
 }
 
-// withoutInstance are the containers that the runtime does not hold and whose log files were not read.
+// withoutInstance returns the containers that the runtime does not hold and whose log files were not read.
 func (do performer) withoutInstance() []string {
 	view := do.in.View()
 	var names []string

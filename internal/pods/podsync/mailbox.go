@@ -7,9 +7,9 @@ import (
 	"keelson/internal/pods/podplan"
 )
 
-// mailbox is how others reach a worker. To put something into it never blocks, and what it holds is bounded: wake-ups
-// and other signals are one bit each, requests to end the pod are merged from the third on, and there are as many
-// results as tasks, and as many questions as goroutines that wait for an answer.
+// mailbox holds messages of other goroutines to a worker. To put something into it never blocks, and its size is
+// bounded: wake-ups and other signals are one bit each, requests to terminate the pod are merged from the third on, and
+// there are as many results as tasks, and as many questions as goroutines that wait for an answer.
 type mailbox struct {
 	ready chan struct{} // capacity 1: there is something to take
 
@@ -17,10 +17,10 @@ type mailbox struct {
 	mail mail
 }
 
-// mail is what was put into a mailbox since the last look.
+// mail is what was put into a mailbox since it was last emptied.
 type mail struct {
-	wake     bool // the pod is to be looked at
-	adopt    bool // nothing but traces on the node show the pod
+	wake     bool // the pod must be synced
+	adopt    bool // only traces on the node show the pod
 	force    bool // its object was removed while the pod was being deleted
 	discard  bool // what is left of it in the runtime is to be removed
 	requests []request
@@ -28,7 +28,7 @@ type mail struct {
 	ask      []chan<- explain.Pod
 }
 
-// request is a request to end the pod.
+// request is a request to terminate the pod.
 type request struct {
 	podplan.EvictionRecord
 	record bool // it is recorded on the disk before it comes into force
@@ -71,7 +71,7 @@ func (b *mailbox) request(r request) {
 	})
 }
 
-// merge adds a later request to end the pod to one: of them only the earliest deadline counts.
+// merge adds a later request to terminate the pod to an earlier one: of their deadlines only the earliest counts.
 func merge(into *podplan.EvictionRecord, r podplan.EvictionRecord) {
 	into.AtOnce = into.AtOnce || r.AtOnce
 	if r.Deadline.Before(into.Deadline) {

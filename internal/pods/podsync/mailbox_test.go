@@ -43,7 +43,7 @@ func TestMailboxIsBounded(t *testing.T) {
 }
 
 // A question needs no turn, unless there is something else.
-func TestMailThatNeedsNoTurn(t *testing.T) {
+func TestNeedsTurn(t *testing.T) {
 	b := newMailbox()
 	b.ask(nil)
 	if m := b.take(); m.needsTurn() {

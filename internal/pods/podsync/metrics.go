@@ -11,7 +11,7 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// metrics are what happened; what is, Collect counts at each scrape.
+// metrics are those that are updated when something happens. Collect computes the others at each scrape.
 type metrics struct {
 	orphaned      prometheus.Counter
 	restarted     *prometheus.CounterVec
@@ -26,7 +26,7 @@ type metrics struct {
 	first         sync.Once
 }
 
-// startBuckets are those that a pod's start is measured in: up to an hour.
+// startBuckets are the buckets for the duration of a pod's start: up to an hour.
 var startBuckets = []float64{
 	0.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600,
 }
@@ -96,10 +96,10 @@ func (m *metrics) collectors() []prometheus.Collector {
 }
 
 var (
-	descDesired   = desc(metricDesired, "Number of pods that sources want to run", "static")
+	descDesired   = desc(metricDesired, "Number of desired pods", "static")
 	descActive    = desc(metricActive, "Number of pods that take up resources of the node", "static")
 	descMirror    = desc(metricMirror, "Number of static pods that have a mirror pod")
-	descEphemeral = desc(metricEphemeral, "Number of ephemeral containers of pods that sources want to run")
+	descEphemeral = desc(metricEphemeral, "Number of ephemeral containers of desired pods")
 	descWorking   = desc(metricWorking, "Number of pods that have a worker", "lifecycle", "config", "static")
 )
 
@@ -117,7 +117,7 @@ func (s *Syncer) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect counts the pods that there are.
+// Collect counts the pods that exist now.
 func (s *Syncer) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, n int, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(n), labels...)
@@ -157,7 +157,7 @@ func (s *Syncer) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// place is where a pod is among those that have a worker.
+// place has the labels of a pod in the count of pods that have a worker.
 type place struct {
 	life   lifecycle
 	known  knownBy
@@ -180,7 +180,7 @@ func staticLabel(p *v1.Pod) string {
 	return staticNo
 }
 
-// placeOf says where a pod is; spec is nil when only the runtime knows it.
+// placeOf returns the place of a pod; spec is nil if only the runtime has the pod.
 func placeOf(spec *v1.Pod, known, terminating, stopped bool) place {
 	at := place{life: lifeSync, known: knownDesired}
 	switch {
@@ -200,18 +200,18 @@ func placeOf(spec *v1.Pod, known, terminating, stopped bool) place {
 	return at
 }
 
-// times are what the measures of one worker go by. Only its turns touch them.
+// times are the data that the metrics of one worker are computed from. Only its turns access them.
 type times struct {
 	arrived   time.Time // when the worker was made
-	turns     int       // over which the worker measured
+	turns     int       // how many were measured
 	finished  bool      // the last of them found all that the pod held released
 	spec      *v1.Pod   // of the turn before
 	pulling   time.Time // when an image was first waited for; zero: none was
-	pulled    time.Time // when the last of them was there
+	pulled    time.Time // when the last of them was ready
 	started   bool      // the start was measured, or began before this agent
 	exited    map[string]bool
 	exitsRead bool // what had ended before the first turn is not counted
-	orphan    bool // it was counted that only the runtime knew the pod
+	orphan    bool // the pod was counted as one that only the runtime has
 }
 
 // seeStart measures the start of a pod once all of its containers have started.
@@ -245,8 +245,7 @@ func (m *metrics) seeStart(t *times, spec *v1.Pod, have pod.Runtime, now time.Ti
 	}
 }
 
-// initTime is from the start of the first init container to the end of the last.
-// Sidecars go on beside the others and take no time of their own.
+// initTime is the time from the start of the first init container to the end of the last. Sidecars do not count.
 func initTime(spec *v1.Pod, have pod.Runtime) time.Duration {
 	var first, last time.Time
 	for kind, c := range pod.Containers(spec) {
@@ -315,7 +314,7 @@ func (m *metrics) seeTurn(t *times, spec *v1.Pod, finished bool, began, ended ti
 	m.worker.WithLabelValues(operation).Observe(ended.Sub(began).Seconds())
 }
 
-// seePull notes when images were first waited for and when all were there.
+// seePull records when images were first waited for and when all were ready.
 func (t *times) seePull(waits bool, now time.Time) {
 	switch {
 	case waits && t.pulling.IsZero():
@@ -325,7 +324,7 @@ func (t *times) seePull(waits bool, now time.Time) {
 	}
 }
 
-// measure takes in what a turn saw, before the pod may be removed.
+// measure updates the metrics after a turn, before the pod may be removed.
 func (w *worker) measure(began time.Time, have pod.Runtime, stopped bool) {
 	m, t, now, spec := w.s.metrics, &w.times, w.s.cfg.Now(), w.source.spec
 	t.seePull(w.images.pulling(), now)

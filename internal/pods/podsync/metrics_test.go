@@ -102,7 +102,7 @@ func podNamed(uid types.UID, source pod.Source) *v1.Pod {
 	}
 }
 
-func TestPodsAreCountedByHowFarTheyAreAndWhoKnowsThem(t *testing.T) {
+func TestPodCountMetrics(t *testing.T) {
 	parity.ProvesPart(t, 3, "LIFE-01")
 	m := newMeasured(t)
 	web, static, lost := podNamed("web", pod.SourceAPI), podNamed("static", pod.SourceFile), podNamed("lost",
@@ -150,7 +150,7 @@ func TestPodsAreCountedByHowFarTheyAreAndWhoKnowsThem(t *testing.T) {
 	}
 }
 
-func TestAPodThatComesBackIsCounted(t *testing.T) {
+func TestRestoredPodIsCounted(t *testing.T) {
 	parity.ProvesPart(t, 3, "SRC-18")
 	m := newMeasured(t)
 	static := podNamed("static", pod.SourceFile)
@@ -164,7 +164,7 @@ func TestAPodThatComesBackIsCounted(t *testing.T) {
 	})
 }
 
-func TestTheStartOfAPodIsMeasuredOnce(t *testing.T) {
+func TestPodStartIsMeasuredOnce(t *testing.T) {
 	parity.ProvesPart(t, 2, "LIFE-15")
 	m := newMeasured(t)
 	spec := podNamed("web", pod.SourceAPI)
@@ -230,7 +230,7 @@ func TestTheStartOfAPodIsMeasuredOnce(t *testing.T) {
 	m.expect(map[string]float64{"kubelet_pod_start_duration_seconds": 1})
 }
 
-func TestTheFirstPodWithANetworkIsMeasuredAlone(t *testing.T) {
+func TestFirstNetworkPodMetric(t *testing.T) {
 	m := newMeasured(t)
 	for i, p := range []*v1.Pod{
 		podNamed("host", pod.SourceAPI),
@@ -249,7 +249,7 @@ func TestTheFirstPodWithANetworkIsMeasuredAlone(t *testing.T) {
 	}
 }
 
-func TestContainersThatEndAreCountedOnce(t *testing.T) {
+func TestEndedContainersAreCountedOnce(t *testing.T) {
 	m := newMeasured(t)
 	spec := podNamed("web", pod.SourceAPI)
 	spec.Spec.InitContainers = []v1.Container{{Name: "i"}}

@@ -86,12 +86,34 @@ func (g gatherer) nameTaken(have pod.Runtime) bool {
 // waits in no line; it wakes the first in that of its name when it ends.
 func (s *Syncer) leftOver(name string, than types.UID) bool {
 	for _, uid := range s.cfg.Observed.UIDs() {
-		have, _ := s.cfg.Observed.Get(uid)
-		if uid != than && have.Source() != pod.SourceAPI && have.FullName() == name {
+		have, read := s.cfg.Observed.Get(uid)
+		if uid != than && have.FullName() == name && s.mayBeStatic(have, read) {
 			return true
 		}
 	}
 	return false
+}
+
+// mayBeStatic reports whether a pod that the runtime holds is static. While it could not be read, that is not known of
+// a pod that no source has.
+func (s *Syncer) mayBeStatic(have pod.Runtime, read bool) bool {
+	if read {
+		return have.Source() != pod.SourceAPI
+	}
+	spec, _, known := s.cfg.Desired.Get(have.UID)
+	return !known || pod.IsStatic(spec)
+}
+
+// noteName notes the full name that a pod which no source has holds: others may wait for it. A pod of the API server
+// holds none, which shows when it was read.
+func (w *worker) noteName(have pod.Runtime, read bool) {
+	switch {
+	case !read && have.Name != "", read && have.Source() != pod.SourceAPI:
+		w.source.staticFullName = have.FullName()
+	case read && len(have.Sandboxes) > 0 && w.source.staticFullName != "":
+		w.leaveName()
+		w.source.staticFullName = ""
+	}
 }
 
 // leaveName lets the next pod of the full name have its turn.

@@ -11,10 +11,11 @@ import (
 	"keelson/internal/pods/podplan"
 )
 
-// gatherer gathers the facts for one decision.
+// gatherer collects the facts for one decision.
 type gatherer struct{ w *worker }
 
-// observe gathers the facts that are at hand: what the sources and the runtime have of the pod, and what is under way.
+// observe collects the facts that are available without requests: what the sources and the runtime have of the pod, and
+// what is under way.
 func (g gatherer) observe(now time.Time) podplan.Input {
 	cfg := &g.w.s.cfg
 	in := podplan.Input{Now: now}
@@ -28,10 +29,13 @@ func (g gatherer) observe(now time.Time) podplan.Input {
 	if in.Source.Missing && in.Source.Unsynced || in.Source.Undecided {
 		return in
 	}
-	// What is under way is asked before what there is: a task that ends in between counts as under way, because its
-	// outcome is still in the mailbox. The other way round its effect would be missing, and it would be started twice.
+	// The tasks are read before the observed state: a task that ends in between counts as under way, because its outcome
+	// is still in the mailbox. In the other order its effect would be missing, and it would be started twice.
 	in.Busy = g.w.tasks.busy()
 	have, read := cfg.Observed.Get(g.w.uid)
+	if g.w.source.spec == nil {
+		g.w.noteName(have, read)
+	}
 	if !read {
 		in.RuntimeUnread = true
 		return in
@@ -43,14 +47,11 @@ func (g gatherer) observe(now time.Time) podplan.Input {
 	return in
 }
 
-// seeRuntime takes in what the runtime has of the pod.
+// seeRuntime adds what the runtime has of the pod.
 func (g gatherer) seeRuntime(in *podplan.Input) {
 	w, have, spec := g.w, in.Have, g.w.source.spec
 	if spec == nil {
 		w.source.adopted = w.source.adopted || !have.Empty()
-		if have.Source() != pod.SourceAPI {
-			w.source.staticFullName = have.FullName()
-		}
 	}
 	w.restarts.keep(have)
 	w.sandboxes.keep(have, w.source.stored())
@@ -65,7 +66,7 @@ func (g gatherer) seeRuntime(in *podplan.Input) {
 	}
 }
 
-// remember adds what the worker remembers.
+// remember adds the state of the worker.
 func (g gatherer) remember(in *podplan.Input) {
 	w, cfg := g.w, &g.w.s.cfg
 	in.Recovered = w.admission.recovered
@@ -81,8 +82,8 @@ func (g gatherer) remember(in *podplan.Input) {
 	in.KeepEnded = cfg.KeepEnded
 }
 
-// seeSource takes in what the sources have of the pod. While a resize is not decided, the pod stays what it was before
-// the resize was requested, because its status would show the new generation without a condition for the resize. Its
+// seeSource reads what the sources have of the pod. While a resize is not decided, the pod stays as it was before the
+// resize was requested, because its status would show the new generation without a condition for the resize. Its
 // deletion does not wait.
 func (g gatherer) seeSource() podplan.Source {
 	cfg, src := &g.w.s.cfg, &g.w.source
@@ -114,9 +115,9 @@ func (g gatherer) seeSource() podplan.Source {
 	}
 }
 
-// unsynced reports whether a source that may have the pod has not delivered yet. What
-// the runtime holds of a static pod waits for the sources of such pods alone: the
-// API server may be what its next version is to bring back.
+// unsynced reports whether a source that may have the pod has not delivered yet. A static pod that the runtime holds
+// waits only for the sources of static pods: it may be an old version of the API server, which is unavailable until its
+// next version runs.
 func (g gatherer) unsynced() bool {
 	d := g.w.s.cfg.Desired
 	if have, _ := g.w.s.cfg.Observed.Get(g.w.uid); have.Source() != pod.SourceAPI {
@@ -141,7 +142,7 @@ func (src *source) resizeConditions(a Allocated, uid types.UID) []v1.PodConditio
 	return src.conditions
 }
 
-// stored is the pod with the status that the API server has of it; nil if there is no specification.
+// stored returns the pod with the status that the API server has of it; nil if there is no specification.
 func (src *source) stored() *v1.Pod {
 	if src.mirror == nil || src.spec == nil {
 		return src.spec
@@ -151,7 +152,7 @@ func (src *source) stored() *v1.Pod {
 	return &p
 }
 
-// learn takes up the specification.
+// learn stores the specification.
 func (g gatherer) learn(spec *v1.Pod) {
 	if g.w.source.spec == nil {
 		g.w.log = g.w.log.With("pod", spec.Namespace+"/"+spec.Name)
@@ -170,8 +171,8 @@ type sandboxes struct {
 	resized    *v1.Pod         // whose resources were last to be actuated
 }
 
-// keep removes the notes of sandboxes that no longer exist. Sandboxes of a pod whose stored phase is terminal
-// count as stopped: the phase is written after they were stopped, maybe by an earlier agent.
+// keep drops the records of sandboxes that no longer exist. Sandboxes of a pod whose stored phase is terminal count as
+// stopped: the phase is written after they were stopped, maybe by an earlier agent.
 func (s *sandboxes) keep(have pod.Runtime, stored *v1.Pod) {
 	exist := map[string]bool{}
 	ended := stored != nil && pod.IsTerminal(stored)

@@ -31,7 +31,7 @@ func (do performer) perform(ctx context.Context) {
 	}
 }
 
-// workOf is the work of one step; nil if there is none.
+// workOf returns the work of one step; nil if there is none.
 func (do performer) workOf(step podplan.Step) work {
 	switch step.Verb {
 	case podplan.Recover:

@@ -9,7 +9,7 @@ import (
 	"keelson/internal/pods/podplan"
 )
 
-// prepare has other parts prepare what the pod wants, and completes the facts with their answers.
+// prepare requests from other parts what the pod needs, and adds their results to the input.
 func (g gatherer) prepare(in *podplan.Input) {
 	if in.Pod == nil || in.State != podplan.Syncing && in.State != podplan.Terminating {
 		return
@@ -25,7 +25,7 @@ func (g gatherer) prepare(in *podplan.Input) {
 	in.Probes = g.probes(in)
 }
 
-// prepareContainers asks for what containers need before they can start.
+// prepareContainers requests what containers need before they can start.
 func (g gatherer) prepareContainers(in *podplan.Input) {
 	cfg, spec := &g.w.s.cfg, in.Pod
 	in.NetworkReady = g.networkReady(spec)
@@ -44,7 +44,7 @@ func (g gatherer) prepareContainers(in *podplan.Input) {
 	}
 }
 
-// probes are the results of the probes of containers that run.
+// probes returns the probe results of running containers.
 func (g gatherer) probes(in *podplan.Input) map[string]podplan.Probe {
 	probes := map[string]podplan.Probe{}
 	for _, c := range in.Have.Containers {
@@ -60,22 +60,22 @@ func (g gatherer) probes(in *podplan.Input) map[string]podplan.Probe {
 	for key, t := range in.Busy {
 		c, ok := in.Have.Latest(key.Target.Name)
 		if ok && t.Verb == podplan.Start && hasPostStart(in.Pod, key.Target.Name) {
-			probes[c.ID] = podplan.Probe{} // what waits for the hook goes on waiting
+			probes[c.ID] = podplan.Probe{} // containers that wait for the hook keep waiting
 		}
 	}
 	return probes
 }
 
-// hasPostStart reports whether a container is not started before its postStart hook
-// has run. Others are when the runtime says so, even if the call that starts
-// them has yet to return.
+// hasPostStart reports whether a container has a postStart hook, and so counts as started only after the hook. Other
+// containers have started when the runtime reports them as running, even if the call that starts them has not returned
+// yet.
 func hasPostStart(p *v1.Pod, name string) bool {
 	_, c, ok := pod.Find(p, name)
 	return ok && c.Lifecycle != nil && c.Lifecycle.PostStart != nil
 }
 
-// logAttempts are the attempts that log files show of containers which the runtime does not hold, as far as they were
-// read. It reports whether any has yet to be read.
+// logAttempts returns the attempts that log files show of containers which the runtime does not hold, as far as they
+// were read, and whether any has yet to be read.
 func (g gatherer) logAttempts(in *podplan.Input) (attempts map[string]int, unread bool) {
 	attempts = map[string]int{}
 	view := in.View()

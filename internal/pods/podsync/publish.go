@@ -11,14 +11,14 @@ import (
 	"keelson/internal/pods/status"
 )
 
-// shown is what was shown of the pod.
+// shown is what was published of the pod.
 type shown struct {
 	podIPs       []string
 	mismatch     string // of the node's addresses, as it was last recorded for this pod
 	networkEvent bool   // an event says that the runtime's network is not ready
 }
 
-// seeIPs takes up the addresses of the pod.
+// seeIPs stores the addresses of the pod.
 func (s *shown) seeIPs(spec *v1.Pod, have pod.Runtime, node *Node) {
 	if spec.Spec.HostNetwork {
 		s.podIPs = node.HostIPs()
@@ -65,8 +65,8 @@ func (w *worker) publish(plan podplan.Plan, in *podplan.Input) {
 	}
 }
 
-// shownProbes are the results of probes, as the status shows them. A container whose postStart hook runs has not
-// started. What was under way when the runtime was read may have had effects since.
+// shownProbes returns the results of probes, as the status shows them. A container whose postStart hook runs has not
+// started. Starts that were under way when the runtime was read count, too, even if they have ended since.
 func (w *worker) shownProbes(in *podplan.Input) map[string]status.Probe {
 	probes := map[string]status.Probe{}
 	for _, c := range in.Have.Containers {
@@ -86,8 +86,8 @@ func (w *worker) shownProbes(in *podplan.Input) map[string]status.Probe {
 	return probes
 }
 
-// reportMismatch records in an event, once for each pod, that the pod is given addresses of another family than the
-// agent itself would choose.
+// reportMismatch records in an event, once for each pod, that the pod's addresses on the node's network are of another
+// family than the agent would choose.
 func (w *worker) reportMismatch() {
 	now := w.s.cfg.Node.AddressMismatch()
 	if now != "" && now != w.shown.mismatch {
@@ -96,7 +96,7 @@ func (w *worker) reportMismatch() {
 	w.shown.mismatch = now
 }
 
-// bothHealths is the health of the devices of containers, whichever part allocates them.
+// bothHealths merges the health of devices that two parts allocate.
 func bothHealths(a, b map[string][]v1.ResourceStatus) map[string][]v1.ResourceStatus {
 	if len(b) == 0 {
 		return a

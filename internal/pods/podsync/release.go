@@ -20,8 +20,8 @@ type holdings struct {
 	volumeErr    string // why volumes cannot be unmounted, as it was last logged
 }
 
-// facts are what the pod still holds. Claims and volumes count as held until their release was asked for: those of an
-// earlier agent may not have been looked for.
+// facts are what the pod still holds. Claims and volumes count as held until their release was requested: those of an
+// earlier agent may not be known before.
 func (h *holdings) facts(cfg *Config, uid types.UID) podplan.Holdings {
 	held := podplan.Holdings{
 		Claims:      true,
@@ -43,8 +43,8 @@ func (h *holdings) facts(cfg *Config, uid types.UID) podplan.Holdings {
 	return held
 }
 
-// release takes one of the steps of a release that only ask another part, and reports whether it has changed what the
-// pod holds.
+// release takes one of the steps of a release that only send a request to another part, and reports whether it has
+// changed what the pod holds.
 func (w *worker) release(verb podplan.Verb, in *podplan.Input) (changed bool) {
 	cfg, before := &w.s.cfg, in.Held
 	switch verb {
@@ -72,14 +72,14 @@ func (w *worker) logVolumes() {
 	}
 }
 
-// releaseTask is the work of the other steps of a release; nil for any other step.
+// releaseTask returns the work of the other steps of a release; nil for any other step.
 func (do performer) releaseTask(verb podplan.Verb) work {
 	cfg, uid, ref := &do.w.s.cfg, do.w.uid, do.w.ref(do.in.Have)
 	var f func(context.Context) error
 	switch verb {
 	case podplan.ReleaseResources:
 		f = func(context.Context) error {
-			cfg.Resources.Release(uid) // before there is room for other pods, which may want them
+			cfg.Resources.Release(uid) // before Vacate, after which other pods may get them
 			cfg.Allocation.Vacate(uid)
 			return nil
 		}
@@ -89,7 +89,7 @@ func (do performer) releaseTask(verb podplan.Verb) work {
 		f = func(ctx context.Context) error { return cfg.Cgroups.RemovePod(ctx, uid) }
 	case podplan.RemoveDirectories:
 		f = func(ctx context.Context) error {
-			cfg.Resources.Release(uid) // what could not be saved before
+			cfg.Resources.Release(uid) // again, if that could not be saved before
 			return cfg.Disk.Remove(ctx, ref)
 		}
 	default:

@@ -17,10 +17,10 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// holder is everything that a pod holds on the node; it notes what is given back.
+// holder is everything that a pod holds on the node; it records what is released.
 type holder struct {
 	*node
-	mu      sync.Mutex // tasks speak beside the turn
+	mu      sync.Mutex // tasks run in parallel with the turn
 	logged  []string
 	mounted bool
 	busy    error // of the volumes, while they are mounted
@@ -96,7 +96,7 @@ func (m *measured) holding(h *holder, spec *v1.Pod) *worker {
 	return w
 }
 
-// releasedOnce are turns until nothing more happens without a change: what was given back in them.
+// releasedOnce runs a turn and its tasks, and returns what was released in them.
 func (m *measured) releasedOnce(w *worker, h *holder) []string {
 	h.logged = nil
 	m.settled(w)
@@ -104,7 +104,7 @@ func (m *measured) releasedOnce(w *worker, h *holder) []string {
 	return h.logged
 }
 
-func TestWhatAPodHoldsIsReleasedInOrder(t *testing.T) {
+func TestReleaseOrder(t *testing.T) {
 	parity.Differs(t, "LIFE-09", "0005")
 	parity.ProvesPart(t, 2, "EVIC-38")
 	m, h := newMeasured(t), &holder{claimed: true, mounted: true, stuck: errors.New("device or resource busy")}
@@ -143,8 +143,8 @@ func TestWhatAPodHoldsIsReleasedInOrder(t *testing.T) {
 	}
 }
 
-// While the volumes of a pod stay its cgroup does, with the least CPU; then it is removed.
-func TestTheCgroupOfAPodWhoseVolumesStayIsReduced(t *testing.T) {
+// While the volumes of a pod are mounted its cgroup stays, with the least CPU; then it is removed.
+func TestCgroupIsReducedWhileVolumesAreMounted(t *testing.T) {
 	parity.ProvesPart(t, 3, "RES-20")
 	for _, tc := range []struct {
 		name    string
@@ -168,7 +168,7 @@ func TestTheCgroupOfAPodWhoseVolumesStayIsReduced(t *testing.T) {
 			for i, want := range tc.want {
 				switch i {
 				case 1:
-					h.stuck = nil // it is tried until it is done, and once
+					h.stuck = nil // it is retried until it succeeds, and not again
 				case 3:
 					h.mounted = false
 				}

@@ -11,7 +11,7 @@ import (
 	"keelson/internal/runtime/container"
 )
 
-// remove removes a container. One that was created and never started is read once more: see begun.
+// remove removes a container. One that was created and never started is read again before: see begun.
 func (do performer) remove(step podplan.Step) work {
 	c, ok := do.in.Have.ByID(step.Target.Name)
 	if !ok {
@@ -52,11 +52,10 @@ func (do performer) remove(step podplan.Step) work {
 	}
 }
 
-// begun reads once more whether a container that was seen created has not begun after all:
-// the answer to its start may be lost together with every event, or the start was on its
-// way for an agent before this one. To remove it would be to end what it does, or to
-// forget how it ended, and to have it done twice. It returns what the container has come
-// to, and nothing if it has yet to begin, or is gone.
+// begun reads the pod again to find out whether a container that was observed as created has started since: the
+// response to its start and all events may be lost, or an earlier agent had requested the start. Removing such a
+// container would kill it or lose its exit status, and it would run twice. begun returns the state that the container
+// has reached; an empty effect if it has not started, or is gone.
 func (s *Syncer) begun(ctx context.Context, uid types.UID, c pod.Container) (pod.Effect, error) {
 	have, err := s.cfg.Runtime.Refresh(ctx, uid)
 	if err != nil {

@@ -16,12 +16,11 @@ import (
 	"keelson/internal/runtime/cri"
 )
 
-// errUprooted is found where containers run and their pod has no cgroup. The kernel
-// removes none in which something runs: they were started below another, by an agent
-// with another root or driver.
+// errCgroupGone is the error if containers run and their pod has no cgroup. The kernel does not remove a cgroup with
+// processes, so they were started in a cgroup of another parent, by an agent with another cgroup root or driver.
 var errCgroupGone = errors.New("the pod's cgroup is gone, and its containers run")
 
-// needOf finds out what the pod lacks of its allocated resources.
+// needOf returns what has to be done to actuate the pod's allocated resources.
 func (g gatherer) needOf(in *podplan.Input) podplan.ResizeNeed {
 	box := &g.w.sandboxes
 	sandbox, ready := in.Have.ReadySandbox()
@@ -36,7 +35,7 @@ func (g gatherer) needOf(in *podplan.Input) podplan.ResizeNeed {
 	cfg.Allocation.Progress(spec, gap.Open() || box.sized != nil && !fits || writing && cfg.Allocation.Failing(g.w.uid))
 	if box.resized == nil || !allocation.Of(box.resized).Equal(allocation.Of(spec)) {
 		box.resized = spec
-		delete(g.w.tasks.retries, resize) // what failed was something else
+		delete(g.w.tasks.retries, resize) // what failed was another resize
 		delete(in.RetryAt, resize)
 	}
 	need := podplan.ResizeNeed{
@@ -50,8 +49,8 @@ func (g gatherer) needOf(in *podplan.Input) podplan.ResizeNeed {
 	return need
 }
 
-// creatingFirstSandbox reports whether the pod's first sandbox is being created: its cgroup gets what is allocated with
-// that.
+// creatingFirstSandbox reports whether the pod's first sandbox is being created: the same task creates its cgroup with
+// the allocated resources.
 func (g gatherer) creatingFirstSandbox() bool {
 	t, creating := g.w.tasks.running[podplan.KeyOf(podplan.RunSandbox, podplan.NewSandbox)]
 	return creating && t.attempt == 0
@@ -62,8 +61,8 @@ func (s *sandboxes) fits(p *v1.Pod) bool {
 	return s.sized != nil && (s.sized == p || allocation.Of(s.sized).Equal(allocation.Of(p)))
 }
 
-// settled leaves out containers that are being started: what they were started
-// with is known when that is done.
+// settled returns the observed state without containers that are being started: what they have actuated is recorded
+// when the start has ended.
 func settled(in *podplan.Input) pod.Runtime {
 	have := in.Have
 	have.Containers = slices.DeleteFunc(slices.Clone(have.Containers), func(c pod.Container) bool {
@@ -78,12 +77,12 @@ type resizing struct {
 	cfg     *Config
 	pod     *v1.Pod // with its allocated resources
 	sandbox string  // the one that is ready
-	runs    bool    // a container does
-	// wanted: it is for a resize, and not only to see what an earlier agent left.
+	runs    bool    // a container runs
+	// wanted: it is for a resize, and not only to check what an earlier agent has written.
 	wanted bool
 }
 
-// resize writes what is allocated to the pod's cgroup and to its containers.
+// resize writes the allocated resources to the pod's cgroup and to its containers.
 func (do performer) resize() work {
 	sandbox, _ := do.in.Have.ReadySandbox()
 	r := resizing{
@@ -116,7 +115,7 @@ func (r resizing) run(ctx context.Context) (result, error) {
 	return result{outcome: cgroupSized{r.pod}}, nil
 }
 
-// cgroupGone is the sandbox of a pod whose cgroup is gone: no limit holds for what runs in it.
+// cgroupGone is the sandbox of a pod whose cgroup is gone: the pod's limits do not apply to its containers.
 type cgroupGone struct{ sandbox string }
 
 func (u cgroupGone) apply(w *worker) {
@@ -124,8 +123,7 @@ func (u cgroupGone) apply(w *worker) {
 	w.sandboxes.cgroupGone = u.sandbox
 }
 
-// enforce writes what the pod was granted, and reports whether there was anything
-// to write.
+// enforce writes what is allocated to the pod, and reports whether there was anything to write.
 func (r resizing) enforce(ctx context.Context) (wrote bool, err error) {
 	cfg := r.cfg
 	now, next, err := r.sizes()
@@ -225,8 +223,7 @@ func podSize(s allocation.Size) container.PodSize {
 	}
 }
 
-// update gives a container one resource as it was granted; the other stays as it
-// is in force.
+// update actuates one allocated resource of a container; the other one stays as it was actuated.
 func (r resizing) update(ctx context.Context, c allocation.Change) error {
 	p := r.pod
 	_, granted, ok := pod.Find(p, c.Container)
@@ -241,7 +238,7 @@ func (r resizing) update(ctx context.Context, c allocation.Change) error {
 		Pod:        p.Spec.Resources,
 	}
 	if whole := actuated.Spec.Resources; whole != nil && p.Spec.Resources != nil && c.Resource == v1.ResourceMemory {
-		// What the container takes from the pod goes one by one, too; CPU comes last.
+		// Pod-level resources that apply to the container are changed one by one, too; CPU comes last.
 		mixed := allocation.Between(*whole, *p.Spec.Resources, c.Resource)
 		as.Pod = &mixed
 	}

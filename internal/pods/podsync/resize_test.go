@@ -21,7 +21,7 @@ import (
 	"keelson/internal/runtime/container"
 )
 
-// fakeCgroups is the cgroup of one pod: what it allows, or nothing.
+// fakeCgroups is the cgroup of one pod.
 type fakeCgroups struct {
 	CgroupMaker
 	size, asked allocation.Size
@@ -71,7 +71,7 @@ func (f *fakeCgroups) Resize(_ *v1.Pod, res v1.ResourceName, limit bool) error {
 
 func (f *fakeCgroups) MemoryUsage(*v1.Pod) (int64, error) { return 50, nil }
 
-// updatedContainers notes updates of containers.
+// updatedContainers records updates of containers.
 type updatedContainers struct {
 	logged  *[]string
 	objects error // of the runtime, to the update
@@ -89,13 +89,13 @@ func (c updatedContainers) UpdateResources(_ context.Context, p *v1.Pod, name, _
 }
 
 func (c updatedContainers) UpdateSandbox(_ context.Context, _ *v1.Pod, id string, s container.PodSize) error {
-	*c.logged = append(*c.logged, fmt.Sprintf("tell %s %d %d/%d %d", id, s.Memory, s.Quota, s.Period, s.Shares))
+	*c.logged = append(*c.logged, fmt.Sprintf("update %s %d %d/%d %d", id, s.Memory, s.Quota, s.Period, s.Shares))
 	return c.objects
 }
 
 func (updatedContainers) MemoryUsage(context.Context, string) (int64, error) { return 10, nil }
 
-// forced is an allocation that knows what is in force, and what attempts came to.
+// forced is an allocation with the actuated resources and the results of attempts.
 type forced struct {
 	Allocated
 	force *v1.Pod
@@ -169,10 +169,10 @@ func TestWritesOfAResize(t *testing.T) {
 			cgroup:  fakeCgroups{size: small, asked: large},
 			changes: both,
 			want: []string{
-				"tell s1 200 1000/9 20",
+				"update s1 200 1000/9 20",
 				"pod memory limit=true",
 				"main 200 1 of no pod",
-				"tell s1 200 2000/9 20",
+				"update s1 200 2000/9 20",
 				"pod cpu limit=true",
 				"main 200 2 of no pod",
 			},
@@ -184,10 +184,10 @@ func TestWritesOfAResize(t *testing.T) {
 			cgroup:  fakeCgroups{size: small, asked: large},
 			changes: both,
 			want: []string{
-				"tell s1 200 1000/9 20",
+				"update s1 200 1000/9 20",
 				"pod memory limit=true",
 				"main 0 0 of pod 200 1",
-				"tell s1 200 2000/9 20",
+				"update s1 200 2000/9 20",
 				"pod cpu limit=true",
 				"main 0 0 of pod 200 2",
 			},
@@ -200,10 +200,10 @@ func TestWritesOfAResize(t *testing.T) {
 			changes: less,
 			want: []string{
 				"main 100 2 of no pod",
-				"tell s1 100 2000/9 20",
+				"update s1 100 2000/9 20",
 				"pod memory limit=true",
 				"main 100 1 of no pod",
-				"tell s1 100 1000/9 20",
+				"update s1 100 1000/9 20",
 				"pod cpu limit=true",
 			},
 		},
@@ -212,12 +212,12 @@ func TestWritesOfAResize(t *testing.T) {
 			was:    holding("1", "100", nil),
 			wants:  holding("2", "200", nil),
 			cgroup: fakeCgroups{size: free, asked: heavy},
-			want:   []string{"tell s1 -1 -1/9 60", "pod cpu limit=false"},
+			want:   []string{"update s1 -1 -1/9 60", "pod cpu limit=false"},
 			wrote:  true,
 		},
 		{name: "the runtime objects, and nothing is written", was: holding("1", "100", nil), wants: holding("2", "200", nil),
 			cgroup: fakeCgroups{size: small, asked: large}, changes: both, objects: status.Error(codes.Unknown, "no"),
-			want: []string{"tell s1 200 1000/9 20"},
+			want: []string{"update s1 200 1000/9 20"},
 			fails: "failed to notify runtime for UpdatePodSandboxResources (resource=memory); resize rejected: " +
 				`updatePodSandboxResources failed for sanboxID "s1": rpc error: code = Unknown desc = no`},
 		{name: "the kernel objects, and the runtime hears of it", was: holding(
@@ -229,7 +229,7 @@ func TestWritesOfAResize(t *testing.T) {
 			asked:  large,
 			sticks: errors.New("no"),
 		}, changes: both,
-			want: []string{"tell s1 200 1000/9 20", "tell s1 100 1000/9 20"}, fails: "no"},
+			want: []string{"update s1 200 1000/9 20", "update s1 100 1000/9 20"}, fails: "no"},
 		{
 			name:   "a cgroup that is as it should be",
 			was:    holding("1", "100", nil),

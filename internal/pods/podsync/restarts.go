@@ -24,8 +24,8 @@ type restarts struct {
 	replaced          map[string]time.Time
 	stoppedForRestart map[string]bool
 	recreated         map[string]int
-	trigger           string         // the container whose end had all restarted, until its start; empty: none
-	recorded          map[string]int // of renewed, what is recorded on the disk
+	trigger           string         // the container whose exit has restarted all, until it starts again
+	recorded          map[string]int // the part of recreated that is recorded on the disk
 	logAttempts       map[string]int
 	journal           *journal
 }
@@ -67,7 +67,7 @@ func (r *restarts) history() podplan.History {
 	}
 }
 
-// recover takes up what an earlier agent has recorded.
+// recover adds what an earlier agent has recorded.
 func (r *restarts) recover(earlier Restarts) {
 	r.recorded = earlier.Anew
 	r.recreated = maps.Clone(r.recreated)
@@ -78,17 +78,16 @@ func (r *restarts) recover(earlier Restarts) {
 	r.journal.written(r.state())
 }
 
-// recall notes that a container is stopped only to be started again: its exit status
-// would not show that.
-func (r *restarts) recall(id string) {
+// recordStop records that a container is stopped only to be started again: its exit status would not show that.
+func (r *restarts) recordStop(id string) {
 	r.stoppedForRestart[id] = true
 	r.journal.set(r.state())
 }
 
-// record notes which containers a restart of all removes.
+// record records which containers a restart of all containers removes.
 func (r *restarts) record() {
 	if maps.Equal(r.recorded, r.recreated) {
-		return // for another one that is removed
+		return // recorded already, for another container
 	}
 	r.recorded = maps.Clone(r.recreated)
 	r.journal.set(r.state())
@@ -119,7 +118,7 @@ func (r *restarts) count(v *podplan.View, spec *v1.Container, now time.Time, lim
 	}
 }
 
-// endedBefore is when the newest ended instance of the container ended.
+// endedBefore returns when the newest ended instance of the container ended.
 func endedBefore(have pod.Runtime, name string) time.Time {
 	for _, c := range have.Instances(name) {
 		if c.State == pod.StateExited {
@@ -129,7 +128,7 @@ func endedBefore(have pod.Runtime, name string) time.Time {
 	return time.Time{}
 }
 
-// writeRestarts empties the record of a restart of all containers.
+// writeRestarts clears the record of a restart of all containers.
 func (do performer) writeRestarts() work {
 	do.w.restarts.recorded = nil
 	do.w.restarts.journal.set(do.w.restarts.state())
@@ -140,9 +139,8 @@ func (do performer) writeRestarts() work {
 	}
 }
 
-// journal writes which restarts are under way to the disk, for an agent after this one. The worker sets the whole of
-// it, and tasks flush it before they stop or remove anything: the writes are one after the other, and each has the
-// newest state.
+// journal writes to the disk which restarts are under way, for a later agent. The worker sets the whole state, and
+// tasks flush it before they stop or remove anything. Writes are made one after another, each with the newest state.
 type journal struct {
 	uid  types.UID
 	disk RestartRecords
@@ -163,15 +161,15 @@ func (j *journal) set(r Restarts) {
 	}
 }
 
-// written notes the state that is on the disk.
+// written stores the state that is on the disk.
 func (j *journal) written(r Restarts) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.now, j.changed = r, false
 }
 
-// flush returns when the newest state was written. If it cannot be, an agent after this one goes by what the runtime
-// shows and by restart policies.
+// flush returns when the newest state was written. If that fails, a later agent decides by what the runtime shows and
+// by restart policies.
 func (j *journal) flush(log *slog.Logger) {
 	j.writing.Lock()
 	defer j.writing.Unlock()

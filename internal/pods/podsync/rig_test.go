@@ -15,7 +15,7 @@ import (
 	"keelson/test/kit/eventlog"
 )
 
-// node is a node on which all goes well: everything is there at once. Tests embed it to have parts of it fail.
+// node is a node on which every call succeeds at once. Tests embed it and replace the parts that are to fail.
 type node struct {
 	mu        sync.Mutex
 	have      pod.Runtime
@@ -102,7 +102,7 @@ type given struct{}
 
 func (given) Release(types.UID) {}
 
-// on has the syncer work on a node.
+// on makes the syncer use a node.
 func (m *measured) on(n *node) *measured {
 	cfg := &m.cfg
 	cfg.Observed, cfg.Images, cfg.Objects, cfg.Status, cfg.Probes = n, n, n, n, n
@@ -122,7 +122,7 @@ func (m *measured) on(n *node) *measured {
 	return m
 }
 
-// turn has a worker take its mail and look at its pod.
+// turn runs one turn of a worker with its mail.
 func (m *measured) turn(w *worker) (gone bool) {
 	m.t.Helper()
 	_, gone = w.safeTurn(m.t.Context(), w.mail.take())
@@ -132,7 +132,7 @@ func (m *measured) turn(w *worker) (gone bool) {
 	return gone
 }
 
-// settled is a turn and the end of the tasks that it starts.
+// settled runs a turn, and waits for the tasks that it starts.
 func (m *measured) settled(w *worker) {
 	m.t.Helper()
 	m.turn(w)

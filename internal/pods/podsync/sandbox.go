@@ -17,7 +17,8 @@ func (do performer) runSandbox(step podplan.Step) work {
 		cfg:     &do.w.s.cfg,
 		pod:     do.w.source.spec,
 		attempt: step.Attempt,
-		// What has failed so often is recorded in an event, though it looked like a passing trouble.
+		// A sandbox name that is taken is usually a temporary failure. It is recorded in an event once the pause between
+		// attempts is at its maximum.
 		long: do.w.tasks.retries[step.Key()].pause == maxPause,
 	}
 	if len(do.in.Have.Sandboxes) > 0 || len(do.in.Have.Containers) > 0 {
@@ -71,7 +72,7 @@ func (s newSandbox) fail(reason, message string, err error) (result, error) {
 	return result{}, err
 }
 
-// cgroupSized says that the pod's cgroup has the resources of that specification.
+// cgroupSized is the outcome that the pod's cgroup has the resources of that specification.
 type cgroupSized struct{ pod *v1.Pod }
 
 func (c cgroupSized) apply(w *worker) { w.sandboxes.sized = c.pod }
@@ -93,8 +94,7 @@ func (do performer) stopSandbox(id string) work {
 	}
 }
 
-// removeSandbox removes a sandbox. One that is not ready may have died by itself: only a stop gives its
-// network back.
+// removeSandbox removes a sandbox. One that is not ready may have died by itself: only a stop releases its network.
 func (do performer) removeSandbox(id string) work {
 	cfg := &do.w.s.cfg
 	return func(ctx context.Context) (result, error) {

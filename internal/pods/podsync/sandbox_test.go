@@ -15,8 +15,8 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// noDirs, noCgroup and anySandbox are what has to be there before a pod has a sandbox, and
-// the sandbox.
+// noDirs and noCgroup return why when the directories and the cgroup of a pod are created. anySandbox creates its
+// sandbox.
 type (
 	noDirs struct {
 		Dirs
@@ -36,7 +36,7 @@ func (anySandbox) RunSandbox(context.Context, *v1.Pod, uint32) (string, error) {
 }
 
 // A pod that has no directories or no cgroup has no sandbox either, and gets an event.
-func TestFailuresBeforeASandboxAreRecorded(t *testing.T) {
+func TestFailuresBeforeSandboxAreRecorded(t *testing.T) {
 	parity.ProvesPart(t, 20, "SRV-61")
 	for _, tc := range []struct {
 		name         string
@@ -68,7 +68,7 @@ func TestFailuresBeforeASandboxAreRecorded(t *testing.T) {
 
 // Sandboxes that an earlier agent has stopped are known by the stored phase: it is terminal only after that. Of
 // sandboxes that are gone nothing is kept.
-func TestStoppedSandboxesAreKnownByTheStoredPhase(t *testing.T) {
+func TestStoppedSandboxesFromStoredPhase(t *testing.T) {
 	have := pod.Runtime{Sandboxes: []pod.Sandbox{{ID: "dead"}, {ID: "up", Ready: true}}}
 	for _, tc := range []struct {
 		phase v1.PodPhase

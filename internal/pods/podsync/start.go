@@ -12,7 +12,7 @@ import (
 	"keelson/internal/runtime/container"
 )
 
-// start starts a container. A restart counts against its back-off from now on.
+// start starts a container. A restart increases its crash back-off at once.
 func (do performer) start(step podplan.Step) work {
 	name, p := step.Target.Name, do.in.Pod
 	kind, spec, ok := pod.Find(p, name)
@@ -38,15 +38,15 @@ func (do performer) start(step podplan.Step) work {
 		},
 	}
 	return func(ctx context.Context) (result, error) {
-		if target != seen.Name { // it is started once: without its target it would be of no use for ever
+		if target != seen.Name { // it is started only once, and of no use without its target
 			return s.notConfigured(ctx, fmt.Errorf("unable to find target container %s", target))
 		}
 		return s.run(ctx)
 	}
 }
 
-// ephemeralTarget is the container whose processes an ephemeral one may see, by name and
-// as it was seen; empty for none.
+// ephemeralTarget returns the container whose processes an ephemeral container may see, by name and as it was observed;
+// empty for none.
 func ephemeralTarget(p *v1.Pod, name string, have pod.Runtime) (target string, seen pod.Container) {
 	for i := range p.Spec.EphemeralContainers {
 		if e := &p.Spec.EphemeralContainers[i]; e.Name == name && e.TargetContainerName != "" {
@@ -108,13 +108,13 @@ func (s starting) run(ctx context.Context) (result, error) {
 	}, nil
 }
 
-// notConfigured is how a start fails if the container cannot be given what it was
-// promised, or what it is to look into.
+// notConfigured is the result of a start that fails because the container's allocated resources, its claims or its
+// target container are not available.
 func (s starting) notConfigured(ctx context.Context, err error) (result, error) {
 	const reason = pod.ReasonCreateContainerConfig
 	text, ok := pod.ShownText(err)
 	if !ok {
-		text = err.Error() // of a plugin for example, and not of the container runtime
+		text = err.Error() // for example of a plugin, and not of the container runtime
 	}
 	name := s.start.Container.Name
 	if ctx.Err() == nil {

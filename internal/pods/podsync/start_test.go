@@ -12,7 +12,7 @@ import (
 	"keelson/internal/runtime/container"
 )
 
-// looking notes what started containers look into.
+// looking records the target containers of started containers.
 type looking struct {
 	into []string
 }
@@ -23,9 +23,9 @@ func (l *looking) StartContainer(_ context.Context, s container.Start) (string, 
 	return "c1", nil
 }
 
-// An ephemeral container is started once. It waits for the container whose processes it
-// is to see, and is shown as one that cannot be created until then.
-func TestAnEphemeralContainerWaitsForItsTarget(t *testing.T) {
+// An ephemeral container is started once. It waits for its target container, and its status shows a failed creation
+// until then.
+func TestEphemeralContainerWaitsForTarget(t *testing.T) {
 	m, l, logged := newMeasured(t), &looking{}, &noted{}
 	m.cfg.Runtime.Starter, m.cfg.Events = l, logged
 	m.cfg.Resources.ResourceContributor, m.cfg.Claims.ClaimContributor = plain{}, plainClaims{}
@@ -51,7 +51,7 @@ func TestAnEphemeralContainerWaitsForItsTarget(t *testing.T) {
 	if err := start(); err != nil {
 		t.Error(err)
 	}
-	p.Spec.EphemeralContainers[0].TargetContainerName = "" // it looks into none
+	p.Spec.EphemeralContainers[0].TargetContainerName = "" // it has no target
 	have.Containers = nil
 	if err := start(); err != nil {
 		t.Error(err)
@@ -61,7 +61,7 @@ func TestAnEphemeralContainerWaitsForItsTarget(t *testing.T) {
 	}
 }
 
-// willing starts what it is asked to, and plain gives containers nothing of their own.
+// willing starts all containers, and plain and plainClaims contribute nothing to them.
 type (
 	willing     struct{ Starter }
 	plain       struct{ ResourceContributor }
@@ -78,7 +78,7 @@ func (plainClaims) Contribution(*v1.Pod, *v1.Container) (pod.Contribution, error
 	return pod.Contribution{}, nil
 }
 
-// keeper notes the starts it is notified of.
+// keeper records the starts that are reported to it.
 type keeper struct {
 	Actuation
 	asked func(what string)
@@ -87,8 +87,8 @@ type keeper struct {
 func (k keeper) Starting(*v1.Pod, string, v1.ResourceRequirements)    { k.asked("before") }
 func (k keeper) SetActuated(*v1.Pod, string, v1.ResourceRequirements) { k.asked("after") }
 
-// What a container is started with is recorded before its start, for an agent that comes after a crash, and after it.
-func TestResourcesOfAStartAreRecorded(t *testing.T) {
+// The resources of a container are recorded before its start, in case the agent crashes, and after it.
+func TestResourcesOfStartAreRecorded(t *testing.T) {
 	m := newMeasured(t)
 	p := podNamed("u", pod.SourceAPI)
 	w := m.worker("u", p)

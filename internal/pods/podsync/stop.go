@@ -19,8 +19,8 @@ func (do performer) stop(step podplan.Step) work {
 		return nil
 	}
 	restarts := &do.w.restarts
-	if step.Recall {
-		restarts.recall(c.ID)
+	if step.ForRestart {
+		restarts.recordStop(c.ID)
 	}
 	if step.Replace {
 		restarts.replaced[c.ID] = endedBefore(do.in.Have, c.Name)
@@ -28,7 +28,7 @@ func (do performer) stop(step podplan.Step) work {
 	do.w.termination.reached(true)
 	s, log, journal, stop := do.w.s, do.w.log, restarts.journal, do.stopOf(step, c)
 	return func(ctx context.Context) (result, error) {
-		if step.Recall {
+		if step.ForRestart {
 			journal.flush(log)
 		}
 		err := s.cfg.Runtime.StopContainer(ctx, stop)
@@ -47,7 +47,7 @@ func (do performer) stop(step podplan.Step) work {
 	}
 }
 
-// announceStop does what is to be done long before a container stops.
+// announceStop records the Killing event and runs the preStop hook of a container that is stopped later.
 func (do performer) announceStop(step podplan.Step) work {
 	c, ok := do.in.Have.ByID(step.Target.Name)
 	if !ok {
@@ -63,7 +63,7 @@ func (do performer) announceStop(step podplan.Step) work {
 	}
 }
 
-// stopOf is the stop of a container.
+// stopOf returns the request to stop a container.
 func (do performer) stopOf(step podplan.Step, c pod.Container) container.Stop {
 	spec, t := do.w.source.spec, do.plan.Termination
 	stop := container.Stop{
@@ -101,8 +101,7 @@ func (s stopFailed) apply(w *worker) {
 	s.why.apply(w)
 }
 
-// killFailure is what keeps a pod from ending. The words of its event are those that
-// readers of events know.
+// killFailure is a failure that delays the end of a pod. The message of its event is upstream's.
 type killFailure struct {
 	what   string
 	target string

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Syncer runs one worker for each pod that a source, the runtime or the disk knows.
+// Syncer runs one worker for each pod that a source has, or that has traces in the runtime or on the disk.
 type Syncer struct {
 	cfg     Config
 	metrics *metrics
@@ -52,19 +52,19 @@ func (s *Syncer) Run(ctx context.Context) error {
 	}
 }
 
-// Wake has the pod looked at. It never blocks.
+// Wake triggers a sync of the pod. It never blocks.
 func (s *Syncer) Wake(uid types.UID) { s.withWorker(uid, (*mailbox).wake) }
 
-// Adopt makes workers for orphaned pods, of which only traces on the node are left, such as a
-// directory or a cgroup. The workers clean them up, unless a source has the pod.
+// Adopt creates workers for orphaned pods, of which only traces on the node are left, such as a directory or a cgroup.
+// The workers clean them up, unless a source has the pod.
 func (s *Syncer) Adopt(uids []types.UID) {
 	for _, uid := range uids {
 		s.withWorker(uid, (*mailbox).adopt)
 	}
 }
 
-// Force notes that the pod's object was removed from the API server while the pod was
-// being deleted: the pod has no grace period left.
+// Force records that the pod's object was removed from the API server while the pod was being deleted: the pod has no
+// grace period left.
 func (s *Syncer) Force(uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,7 +92,7 @@ func (s *Syncer) withWorker(uid types.UID, put func(*mailbox)) *worker {
 	return w
 }
 
-// WakeAll has every pod looked at that a source, the runtime or a worker knows.
+// WakeAll triggers a sync of every pod that a source, the runtime or a worker has.
 func (s *Syncer) WakeAll() {
 	uids := map[types.UID]bool{}
 	for _, uid := range s.cfg.Desired.UIDs() {

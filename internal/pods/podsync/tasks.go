@@ -21,13 +21,13 @@ import (
 	"keelson/internal/runtime/cri"
 )
 
-// work is what a task does. It runs beside the turns and touches nothing of the worker: what it needs was given to it,
-// and what came of it is its result.
+// work is what a task does. It runs in parallel with turns and does not access the worker: it gets what it needs when
+// it is created, and returns a result.
 type work func(context.Context) (result, error)
 
-// result is what came of a task.
+// result is the result of a task.
 type result struct {
-	effect  pod.Effect // on the runtime, unless the task failed: then anything may be
+	effect  pod.Effect // expected on the runtime; if the task failed, its effect is not known
 	outcome outcome    // nil: nothing but its end
 }
 
@@ -94,8 +94,7 @@ func (t *tasks) busy() map[podplan.Key]podplan.Task {
 	return busy
 }
 
-// retryAt is until when failed steps wait. A container that could not be stopped and has stopped after all waits for
-// nothing.
+// retryAt is until when failed steps wait. A failed stop is dropped if the container has stopped since.
 func (t *tasks) retryAt(have pod.Runtime) map[podplan.Key]time.Time {
 	at := make(map[podplan.Key]time.Time, len(t.retries))
 	for key, r := range t.retries {
@@ -125,8 +124,8 @@ func (t *tasks) nextRetry(now time.Time) time.Time {
 	return next
 }
 
-// dropRetries drops failures of what need not be tried again: it has turned out
-// to be done. A container that is to start may wait for another one, or for its image.
+// dropRetries drops failed steps on the runtime that are due and not in the plan any more: they are not needed. The
+// failed start of a container that is to be started stays, because it may wait for another one, or for its image.
 func (t *tasks) dropRetries(now time.Time, plan podplan.Plan) {
 	for key, r := range t.retries {
 		_, busy := t.running[key]
@@ -138,8 +137,8 @@ func (t *tasks) dropRetries(now time.Time, plan podplan.Plan) {
 	}
 }
 
-// startTogether has all containers whose start failed tried again as soon as one of them is, in the order of the
-// specification: they may lack the same object. Those that are due already are tried now.
+// startTogether retries all failed starts of containers as soon as the first of them is due, in the order of the
+// specification: the containers may lack the same object. Starts that are due already are not delayed.
 func (t *tasks) startTogether(now time.Time) {
 	var first time.Time
 	pending := func(r retry) bool { return r.verb == podplan.Start && r.at.After(now) }
@@ -156,9 +155,9 @@ func (t *tasks) startTogether(now time.Time) {
 	}
 }
 
-// cancelStarts cancels what would bring more of the pod to life: what waits for its
-// turn, hooks, plugins. A call to the runtime that has begun ends by itself or at its
-// timeout, and the pod waits for it: what the runtime makes must be seen to be removed.
+// cancelStarts cancels tasks that would start more of the pod: those that wait for their turn, for hooks or for
+// plugins. A call to the runtime that has begun ends by itself or at its timeout, and the pod waits for that: what the
+// runtime creates must be observed before it can be removed.
 func (t *tasks) cancelStarts() {
 	for _, one := range t.running {
 		switch one.verb {
@@ -168,10 +167,9 @@ func (t *tasks) cancelStarts() {
 	}
 }
 
-// spawn runs f as the task of a step. A task that is under way for the same
-// key is cancelled: it was a stop with a longer grace period. What became of
-// the pod is read even after that: the runtime may have done what was asked
-// before the cancellation reached it.
+// spawn runs f as the task of a step. A task that is under way for the same key is cancelled: it was a stop with a
+// longer grace period. The pod is read again even after a cancellation: the runtime may have executed the request
+// before.
 func (do performer) spawn(life context.Context, step podplan.Step, f work) {
 	ctx, cancel := context.WithCancelCause(life)
 	mine := &task{
@@ -216,12 +214,12 @@ func (do performer) spawn(life context.Context, step podplan.Step, f work) {
 type runner struct {
 	s   *Syncer
 	uid types.UID
-	pod *v1.Pod // nil when only the runtime knows the pod
+	pod *v1.Pod // nil if only the runtime has the pod
 	log *slog.Logger
 }
 
-// run runs a task to its end: when its effect on the runtime can be seen. The next turn must see what the task did
-// before it sees it done.
+// run runs a task until its effect on the runtime is observed. The next turn must see the effect of the task before it
+// sees that the task has ended.
 func (r runner) run(ctx, life context.Context, t *task, line *timeline.Step, f work) (outcome, error) {
 	var res result
 	err := contain(&r.s.cfg, r.log, r.pod, string(t.verb), func() (err error) {
@@ -236,7 +234,7 @@ func (r runner) run(ctx, life context.Context, t *task, line *timeline.Step, f w
 	switch {
 	case unread != nil && life.Err() == nil:
 		r.readFailed(err == nil && t.verb == podplan.RunSandbox, unread)
-		if err == nil { // it may be done; to act on what was before would be to do it for ever
+		if err == nil { // it may be done; with the old state it might be repeated for ever
 			return res.outcome, fmt.Errorf("re-read pod: %w", unread)
 		}
 		r.log.Log(life, severity(unread), "failed to re-read pod", "after", t.verb, "err", unread)
@@ -246,7 +244,7 @@ func (r runner) run(ctx, life context.Context, t *task, line *timeline.Step, f w
 	return res.outcome, err
 }
 
-// see returns when the effect of a task is seen.
+// see returns when the effect of a task is observed.
 func (r runner) see(ctx context.Context, effect pod.Effect, failed error) error {
 	if failed == nil {
 		return r.s.cfg.Runtime.Confirm(ctx, r.uid, effect)
@@ -255,8 +253,8 @@ func (r runner) see(ctx context.Context, effect pod.Effect, failed error) error 
 	return err
 }
 
-// readFailed records that what became of the pod, or of its new sandbox, cannot be
-// read: nothing goes on before it can.
+// readFailed records in an event that the state of the pod, or of its new sandbox, cannot be read. The sync does not
+// continue until it can.
 func (r runner) readFailed(sandbox bool, err error) {
 	reason, message := pod.EventFailedSync, "error determining status: "
 	if sandbox {
@@ -267,12 +265,11 @@ func (r runner) readFailed(sandbox bool, err error) {
 	}
 }
 
-// errNoEffect is how a task fails when the runtime reports success and shows no effect: to repeat it at once would be
-// to repeat it for ever.
+// errNoEffect is the error of a task for which the runtime reports success and shows no effect. It makes the next
+// attempt wait, because attempts may be repeated for ever.
 var errNoEffect = errors.New("the runtime reports success, and shows no effect")
 
-// shows reports whether what is known of the pod shows an effect. A sandbox may
-// still be without its address.
+// shows reports whether the observed state of the pod shows an effect. A sandbox may still have no address.
 func (r runner) shows(effect pod.Effect) bool {
 	have, _ := r.s.cfg.Observed.Get(r.uid)
 	if effect.Container == "" && effect.State == pod.StateRunning {
@@ -281,7 +278,7 @@ func (r runner) shows(effect pod.Effect) bool {
 	return effect.ShownBy(have)
 }
 
-// settle applies the outcome of a task that has ended, and notes when it is repeated if it has failed.
+// settle applies the outcome of a task that has ended, and sets when it is retried if it has failed.
 func (w *worker) settle(f finished) {
 	if f.outcome != nil {
 		f.outcome.apply(w)
@@ -311,7 +308,7 @@ func (w *worker) settle(f finished) {
 	}
 }
 
-// reportFailure logs the failure of a step. If something cannot be removed, the first time in a row is an event of the
+// reportFailure logs the failure of a step. The first of several failed removals is also recorded in an event of the
 // node.
 func (w *worker) reportFailure(f finished, r retry) {
 	level := severity(f.err)
@@ -326,9 +323,8 @@ func (w *worker) reportFailure(f finished, r retry) {
 	}
 }
 
-// severity is low for a runtime that is away, which is logged once for the
-// node and not once for each pod, and for one that has yet to end
-// what an agent before this one asked for.
+// severity is low if the runtime is unavailable, which is logged once for the node and not once for each pod, and if a
+// name is taken because the runtime has not completed a request of an earlier agent yet.
 func severity(err error) slog.Level {
 	if cri.IsUnavailable(err) || cri.IsNameTaken(err) {
 		return slog.LevelDebug
@@ -336,8 +332,8 @@ func severity(err error) slog.Level {
 	return slog.LevelWarn
 }
 
-// shownTarget is what a step is about, for people: a container's name, and
-// nothing where the verb says it all.
+// shownTarget returns the target of a step for the explanation of the pod: a container's name, or nothing if the verb
+// is enough.
 func shownTarget(step podplan.Step, have pod.Runtime) string {
 	switch step.Verb {
 	case podplan.Start:

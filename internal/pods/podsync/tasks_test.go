@@ -16,7 +16,7 @@ import (
 	"keelson/test/kit/parity"
 )
 
-func TestFailedRemovalsAreEventsOfTheNode(t *testing.T) {
+func TestFailedRemovalIsNodeEvent(t *testing.T) {
 	parity.Proves(t, "RT-33")
 	m, n := newMeasured(t), &noted{}
 	m.cfg.Events = n
@@ -49,8 +49,8 @@ func TestFailedRemovalsAreEventsOfTheNode(t *testing.T) {
 	}
 }
 
-// TestStartsAreTriedAgainTogether has two containers fail to start. A third one fails for the first time later.
-func TestStartsAreTriedAgainTogether(t *testing.T) {
+// TestFailedStartsAreRetriedTogether has two containers fail to start. A third one fails for the first time later.
+func TestFailedStartsAreRetriedTogether(t *testing.T) {
 	m := newMeasured(t)
 	m.cfg.Events = &noted{}
 	w := m.worker("u", podNamed("u", pod.SourceAPI))
@@ -68,7 +68,7 @@ func TestStartsAreTriedAgainTogether(t *testing.T) {
 		}
 		return list
 	}
-	// due has the pauses pass: the first container starts, the second waits for it.
+	// due sets the clock to the end of the pauses: the first container starts, the second waits for it.
 	due := func() {
 		m.now = w.tasks.retries[key("a")].at
 		w.tasks.dropRetries(m.now, podplan.Plan{

@@ -10,14 +10,14 @@ import (
 	"keelson/internal/pods/podplan"
 )
 
-// termination is the end of the pod, and what others ask for of it.
+// termination is the termination of the pod, and the requests of others for it.
 type termination struct {
-	*podplan.Termination // nil: the pod does not end
+	*podplan.Termination // nil: the pod is not terminated
 	eviction             podplan.Eviction
 }
 
-// receive takes in a request to end the pod. Only the first is recorded on the disk, and only while the pod does not
-// terminate: later ones can only shorten its time.
+// receive adds a request to terminate the pod. Only the first is recorded on the disk, and only while the pod is not
+// terminating: later ones can only shorten its grace period.
 func (t *termination) receive(r request, now time.Time) {
 	e := &t.eviction
 	switch {
@@ -30,7 +30,7 @@ func (t *termination) receive(r request, now time.Time) {
 	}
 }
 
-// enter takes in the termination that was decided. With it all requests are in force.
+// enter stores the termination that was decided. It includes all requests.
 func (t *termination) enter(next *podplan.Termination) {
 	if next == nil {
 		return
@@ -39,7 +39,7 @@ func (t *termination) enter(next *podplan.Termination) {
 	t.eviction.Pending, t.eviction.Requests, t.eviction.Earlier = nil, nil, nil
 }
 
-// reached notes whether the last stop of a container has reached the runtime, or is about to.
+// reached records whether the last stop of a container has reached the runtime, or is about to.
 func (t *termination) reached(is bool) {
 	if t.Termination == nil || t.Unreached == !is {
 		return
@@ -49,7 +49,7 @@ func (t *termination) reached(is bool) {
 	t.Termination = &next
 }
 
-// beginTermination reports that the pod terminates.
+// beginTermination reports that the pod is terminating.
 func (w *worker) beginTermination(now time.Time, t *podplan.Termination, in *podplan.Input) {
 	w.log.Info("pod is terminating", "reason", t.Reason, "gracePeriod", t.Grace)
 	if in.Eviction.Pending != nil && !in.Eviction.Recorded && now.After(in.Eviction.Since) &&
@@ -66,7 +66,7 @@ func (w *worker) beginTermination(now time.Time, t *podplan.Termination, in *pod
 func (do performer) recordEviction(record podplan.EvictionRecord) work {
 	s, uid, log := do.w.s, do.w.uid, do.w.log
 	return func(context.Context) (result, error) {
-		// The pod may be about to get its directory.
+		// The pod may not have its directory yet.
 		err := s.cfg.Disk.Make(uid)
 		if err == nil {
 			err = s.cfg.Disk.NoteEviction(uid, record)
@@ -78,7 +78,7 @@ func (do performer) recordEviction(record podplan.EvictionRecord) work {
 	}
 }
 
-// evictionRecorded says that the eviction is on the disk, or cannot be.
+// evictionRecorded is the outcome that the eviction is on the disk, or cannot be written.
 type evictionRecorded struct{}
 
 func (evictionRecorded) apply(w *worker) { w.termination.eviction.Recorded = true }

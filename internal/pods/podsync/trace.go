@@ -10,8 +10,8 @@ import (
 	"keelson/internal/pods/podplan"
 )
 
-// trace makes a span of a turn. The steps that the turn starts are part of it, though they go on after its end. What
-// kind of turn it was is known then. A pod that is not admitted yet has no spans.
+// trace makes a span of a turn. The steps that the turn starts are part of it, though they go on after its end. The
+// name of the span is set at the end of the turn. A pod that is not admitted yet has no spans.
 func (w *worker) trace(ctx context.Context, state podplan.State) (context.Context, func()) {
 	tracer := w.s.cfg.Tracer
 	if tracer == nil || state == podplan.Pending {

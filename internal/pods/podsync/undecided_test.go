@@ -23,9 +23,9 @@ func (u *undecidedResize) Conditions(types.UID) []v1.PodCondition {
 	return []v1.PodCondition{{ObservedGeneration: u.generation}}
 }
 
-// A pod stays what it was until its resize is decided, because its status would show the new generation without a
+// A pod stays as it was until its resize is decided, because its status would show the new generation without a
 // condition. The deletion of the pod does not wait for that.
-func TestPodsStayAsTheyWereUntilTheirResizeIsDecided(t *testing.T) {
+func TestPodIsUnchangedUntilResizeIsDecided(t *testing.T) {
 	a := &undecidedResize{node: &node{}}
 	m := newMeasured(t).on(a.node)
 	m.cfg.Allocation.Allocated = a
@@ -41,7 +41,7 @@ func TestPodsStayAsTheyWereUntilTheirResizeIsDecided(t *testing.T) {
 		name    string
 		source  *v1.Pod
 		decided bool
-		want    int64 // the generation that the worker goes by; 0: none
+		want    int64 // the generation that the worker uses; 0: none
 		waits   bool
 	}{
 		{"a restarted agent has not decided it", next(1), false, 0, true},

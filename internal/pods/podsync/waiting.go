@@ -15,7 +15,7 @@ type waiting struct {
 	containers map[string]pod.Waiting // by name
 	held       map[string]time.Time   // containers whose back-off was announced, and until when
 	late       pod.Late               // the device plugins that the pod waits for
-	// failedAt is when a start failed last, until what came of it was seen.
+	// failedAt is when a start failed last; zero once the runtime was read after that.
 	failedAt time.Time
 	// unlinkedLogs says that logs may not be linked under their older names.
 	unlinkedLogs bool
@@ -29,11 +29,12 @@ func newWaiting() waiting {
 	}
 }
 
-// seeStarts sees what came of starts whose answer got lost with the runtime: a container that runs has begun after all.
+// seeStarts finds starts whose response was lost because the runtime was unavailable: a container that runs was
+// started.
 func (g gatherer) seeStarts(have pod.Runtime) {
 	wait := &g.w.waiting
 	if wait.failedAt.IsZero() || have.SeenAt.Before(wait.failedAt) {
-		return // seen before the start failed: it does not show what came of it
+		return // read before the start failed: it does not show the result
 	}
 	wait.failedAt, wait.unlinkedLogs = time.Time{}, true
 	for _, c := range have.Containers {
@@ -43,7 +44,7 @@ func (g gatherer) seeStarts(have pod.Runtime) {
 	}
 }
 
-// announce shows containers that wait out a back-off, once for each wait.
+// announce shows that containers wait for their back-off, and records that in an event once for each wait.
 func (w *worker) announce(plan podplan.Plan) {
 	for name, until := range plan.Held {
 		if w.waiting.held[name].Equal(until) {
@@ -65,7 +66,7 @@ func (w *worker) announce(plan podplan.Plan) {
 	})
 }
 
-// podTag names a pod in messages, as readers of events know it.
+// podTag names a pod in the messages of events, as upstream does.
 func podTag(p *v1.Pod) string { return pod.FullName(p) + "(" + string(p.UID) + ")" }
 
 // await shows for which device plugins the pod waits. Each new set of them is recorded in an event.

@@ -12,7 +12,7 @@ import (
 )
 
 // The log names the time at which a pod is rejected, if there is one.
-func TestTheEndOfAWaitIsLogged(t *testing.T) {
+func TestDevicePluginWaitIsLogged(t *testing.T) {
 	until := time.Date(2026, 1, 2, 3, 9, 5, 0, time.UTC)
 	for _, tc := range []struct {
 		until time.Time

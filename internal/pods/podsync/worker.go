@@ -47,14 +47,14 @@ type source struct {
 	desired *v1.Pod // as its source has it
 	mirror  *v1.Pod // of a static pod; nil while the API server has none
 	known   bool    // a source has the pod now
-	removed bool    // no source had it once; this worker does not take it up again
+	removed bool    // no source had it at some time; if one has it again, it gets a new worker
 	forced  bool    // see Syncer.Force
 	discard bool    // see Syncer.Discard
 	adopted bool    // it was found by its traces on the node: all of them are removed
 	// held: spec is older than desired until a resize is decided. conditions of resizes are those shown last.
 	held       bool
 	conditions []v1.PodCondition
-	// staticFullName is the full name of a static pod that only the runtime knows.
+	// staticFullName is the full name of a static pod that only the runtime has.
 	staticFullName string
 }
 
@@ -115,7 +115,7 @@ func (w *worker) answer(questions []chan<- explain.Pod) {
 	}
 }
 
-// receive takes in the mail: signals, and what came of tasks.
+// receive applies the mail: signals, requests, and the outcomes of tasks.
 func (w *worker) receive(m mail, now time.Time) {
 	w.source.forced = w.source.forced || m.force
 	w.source.discard = w.source.discard || m.discard
@@ -131,8 +131,8 @@ func (w *worker) receive(m mail, now time.Time) {
 	}
 }
 
-// turn looks at the pod once and starts what is to be done. It returns when to
-// look again if nothing happens first, and whether nothing is left to do.
+// turn syncs the pod once and starts the steps to take. It returns when to sync again if nothing happens first, and
+// whether the pod is gone.
 func (w *worker) turn(ctx context.Context) (next time.Time, gone bool) {
 	now := w.s.cfg.Now()
 	facts := gatherer{w}
@@ -173,8 +173,8 @@ func (w *worker) turn(ctx context.Context) (next time.Time, gone bool) {
 	return time.Time{}, true
 }
 
-// decide decides, and takes the steps that only ask another part for something. What is known then is part of the
-// decision.
+// decide computes the plan, and takes its immediate steps, which only send requests to other parts. If their results
+// change the facts, it computes the plan again.
 func (w *worker) decide(in *podplan.Input) podplan.Plan {
 	plan := podplan.Decide(*in)
 	for range maxRounds {
@@ -189,7 +189,7 @@ func (w *worker) decide(in *podplan.Input) podplan.Plan {
 // maxRounds bounds the decisions of one turn: one for the images, and one for each of what a pod releases.
 const maxRounds = 6
 
-// askOthers takes the immediate steps of a plan, and reports whether anything is known since that changes the plan.
+// askOthers takes the immediate steps of a plan, and reports whether their results may change the plan.
 func (w *worker) askOthers(plan podplan.Plan, in *podplan.Input) (changed bool) {
 	for _, step := range plan.Steps {
 		switch step.Verb {
@@ -205,7 +205,7 @@ func (w *worker) askOthers(plan podplan.Plan, in *podplan.Input) (changed bool) 
 	return changed
 }
 
-// enter takes in the state that the pod is in now.
+// enter applies the state of the plan to the worker.
 func (w *worker) enter(now time.Time, plan podplan.Plan, in *podplan.Input) {
 	if plan.State == podplan.Syncing {
 		w.admission.state = podplan.Admitted
@@ -226,7 +226,8 @@ func (w *worker) enter(now time.Time, plan podplan.Plan, in *podplan.Input) {
 // forget drops what other parts keep for the pod.
 func (w *worker) forget() {
 	if w.source.spec == nil && !w.source.adopted {
-		return // a late event of a pod that is gone
+		w.leaveName() // it was listed, and gone when it was read
+		return        // or this is a late event of a pod that is gone
 	}
 	cfg := &w.s.cfg
 	cfg.Probes.Forget(w.uid)
@@ -239,7 +240,7 @@ func (w *worker) forget() {
 	}
 }
 
-// ref names the pod, by its specification or by what the runtime says.
+// ref names the pod, by its specification or by what the runtime has.
 func (w *worker) ref(have pod.Runtime) pod.Ref {
 	ref := have.Ref
 	if w.source.spec != nil {

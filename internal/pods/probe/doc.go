@@ -13,7 +13,7 @@
 // States of one probe, forward only within one container instance:
 //
 //	gated     liveness and readiness, until the startup probe has succeeded
-//	probing   due every period; a run of equal outcomes moves the result
+//	probing   due every period; a row of equal outcomes changes the result
 //	settled   startup after success or failure, liveness after failure: the
 //	          container is started, or is to be stopped
 //

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// FuzzHTTPAnswer has a container answer whatever it likes.
+// FuzzHTTPAnswer probes a container that sends arbitrary responses.
 func FuzzHTTPAnswer(f *testing.F) {
 	f.Add([]byte("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"), "/healthz", "")
 	f.Add([]byte("HTTP/1.1 302 Found\r\nLocation: http://elsewhere/\r\n\r\n"), "/", "X-A")

@@ -142,8 +142,7 @@ func (p *Prober) http(
 		return errored, err.Error()
 	}
 	setHeaders(req, get.HTTPHeaders, userAgentPrefix+p.cfg.Version)
-	// The client's own timeout is named in its error, as upstream's is; a deadline of the
-	// request would not be.
+	// The error of the client's own timeout names the timeout, as upstream's does; that of a request's deadline would not.
 	client := &http.Client{Transport: p.web, CheckRedirect: redirects(host), Timeout: timeout}
 	resp, err := client.Do(req)
 	if err != nil {

@@ -42,7 +42,7 @@ const local = "127.0.0.1"
 // handlers is a Prober whose handlers are called by hand.
 func handlers() *Prober {
 	return New(Config{
-		Exec:     &patient{},
+		Exec:     &fakeContainer{},
 		Events:   &eventlog.Log{},
 		OnChange: func(types.UID) {},
 		Workers:  1,
@@ -52,7 +52,7 @@ func handlers() *Prober {
 	})
 }
 
-// web is a server that a container would run; its pod has the address local.
+// web is a server as in a container; the address of its pod is local.
 func web(t *testing.T, h http.HandlerFunc) (port intstr.IntOrString) {
 	t.Helper()
 	s := httptest.NewServer(h)
@@ -181,7 +181,7 @@ func TestHTTPEndlessResponse(t *testing.T) {
 	}
 }
 
-// TestHTTPNoAnswer: the text of a probe without an answer is the one that operators search for.
+// TestHTTPNoAnswer: a probe without a response has upstream's text, which operators search for.
 func TestHTTPNoAnswer(t *testing.T) {
 	hold := make(chan struct{})
 	port := web(t, func(http.ResponseWriter, *http.Request) { <-hold })
@@ -259,7 +259,7 @@ func TestHTTPRedirects(t *testing.T) {
 	port := web(t, func(w http.ResponseWriter, r *http.Request) {
 		n, err := strconv.Atoi(strings.TrimPrefix(r.URL.Path, "/"))
 		switch {
-		case r.URL.Path == "/away": // the same machine under another name
+		case r.URL.Path == "/away": // the same host by another name
 			http.Redirect(w, r, "http://localhost:"+other.String()+"/", http.StatusFound)
 		case r.URL.Path == "/port":
 			http.Redirect(w, r, "http://"+local+":"+other.String()+"/", http.StatusFound)
@@ -288,9 +288,9 @@ func TestHTTPRedirects(t *testing.T) {
 		t.Error("a redirect to another host was followed")
 	}
 
-	// Seen from outside it is a success, and an event.
+	// The result is a success, and an event is recorded.
 	n := &eventlog.Log{}
-	p := running(t, Config{Exec: &patient{}, Events: n})
+	p := running(t, Config{Exec: &fakeContainer{}, Events: n})
 	spec := podWith(v1.Container{ReadinessProbe: &v1.Probe{
 		PeriodSeconds:  1,
 		TimeoutSeconds: 5,
@@ -306,7 +306,7 @@ func TestHTTPRedirects(t *testing.T) {
 	}
 }
 
-func TestHTTPBodyIsReadUpToABound(t *testing.T) {
+func TestHTTPBodyIsBounded(t *testing.T) {
 	parity.ProvesPart(t, 2, "PROBE-23")
 	status := http.StatusOK
 	port := web(t, func(w http.ResponseWriter, r *http.Request) {
@@ -359,9 +359,9 @@ func TestExec(t *testing.T) {
 		want   outcome
 		text   string
 	}{
-		"ends well":              {fakeExec{output: "fine"}, success, "fine"},
+		"succeeds":               {fakeExec{output: "fine"}, success, "fine"},
 		"ends with another code": {fakeExec{output: "why", code: 3}, failure, "why"},
-		"says much":              {fakeExec{output: long + "y", code: 1}, failure, long},
+		"long output":            {fakeExec{output: long + "y", code: 1}, failure, long},
 		"does not end": {fakeExec{timedOut: true}, failure,
 			`command timed out: "check one $(NONE) $$  last" timed out after 2s`},
 		"cannot be run": {fakeExec{err: errors.New("no such file")}, errored, "no such file"},
@@ -425,7 +425,7 @@ func TestTCP(t *testing.T) {
 		"a port by its name":   {&v1.TCPSocketAction{Port: intstr.FromString("web")}, local, success},
 		"a host of its own":    {&v1.TCPSocketAction{Port: port, Host: local}, "127.0.0.2", success},
 		"no listener":          {tcp, "127.0.0.2", failure},
-		"a port that is none":  {&v1.TCPSocketAction{Port: intstr.FromInt(0)}, local, errored},
+		"an invalid port":      {&v1.TCPSocketAction{Port: intstr.FromInt(0)}, local, errored},
 		"an unknown port name": {&v1.TCPSocketAction{Port: intstr.FromString("x")}, local, errored},
 		"no address as of yet": {tcp, "not an address", failure},
 	} {
@@ -435,7 +435,7 @@ func TestTCP(t *testing.T) {
 		}
 	}
 
-	// What the connections of a probe are made with.
+	// The socket options of a probe's connections.
 	before := dialer.Control
 	defer func() { dialer.Control = before }()
 	var linger []uint64
@@ -479,8 +479,8 @@ func (a *agents) Check(
 	return a.HealthServer.Check(ctx, r)
 }
 
-// wellbeing is a gRPC server that is well, with the service "sick" that is not.
-func wellbeing(t *testing.T) (*agents, int32) {
+// serveHealth starts a gRPC server that is healthy, with the service "sick" that is not.
+func serveHealth(t *testing.T) (*agents, int32) {
 	t.Helper()
 	h := health.NewServer()
 	h.SetServingStatus("sick", grpc_health_v1.HealthCheckResponse_NOT_SERVING)
@@ -510,7 +510,7 @@ func serveGRPC(t *testing.T, ip string, register func(*grpc.Server)) (port int32
 
 func TestGRPC(t *testing.T) {
 	parity.ProvesPart(t, 2, "PROBE-25")
-	server, port := wellbeing(t)
+	server, port := serveHealth(t)
 	bare := serveGRPC(t, local, func(*grpc.Server) {})
 	for _, tc := range []struct {
 		service *string
@@ -541,7 +541,7 @@ func TestGRPC(t *testing.T) {
 	}
 }
 
-// TestGRPCUsesFirstPodIP: to its first one, and no other.
+// TestGRPCUsesFirstPodIP: a gRPC probe connects to the first address of the pod, and to no other.
 func TestGRPCUsesFirstPodIP(t *testing.T) {
 	parity.ProvesPart(t, 2, "PROBE-25")
 	const first, second = "127.0.0.8", "127.0.0.9"
@@ -557,7 +557,7 @@ func TestGRPCUsesFirstPodIP(t *testing.T) {
 
 func text(s string) *string { return &s }
 
-// running is a Prober that runs, in the time of the clock.
+// running is a Prober that runs in real time.
 func running(t *testing.T, cfg Config) *Prober {
 	t.Helper()
 	cfg.OnChange, cfg.Workers, cfg.Version, cfg.Log, cfg.Now = func(types.UID) {}, 64, "1.36", slog.New(
@@ -575,7 +575,7 @@ func running(t *testing.T, cfg Config) *Prober {
 	return p
 }
 
-// two is a container runtime in which one container is well and the other is not.
+// two is a container runtime in which one container is healthy and the other is not.
 type two struct{}
 
 func (two) Exec(_ context.Context, id string, _ []string, _ time.Duration) ([]byte, int32, bool, error) {
@@ -594,7 +594,7 @@ func TestAllProbeKindsAndHandlers(t *testing.T) {
 			w.WriteHeader(http.StatusInternalServerError)
 		}
 	})
-	_, grpcPort := wellbeing(t)
+	_, grpcPort := serveHealth(t)
 	make := map[string]func(how string) v1.ProbeHandler{
 		"exec": func(how string) v1.ProbeHandler {
 			return v1.ProbeHandler{Exec: &v1.ExecAction{Command: []string{how}}}
@@ -704,8 +704,8 @@ func TestAllProbeKindsAndHandlers(t *testing.T) {
 	}
 }
 
-// A body that does not come in time fails the probe, as a header that does not come does.
-func TestHTTPBodyThatStallsIsAFailure(t *testing.T) {
+// A body that does not arrive in time fails the probe, as a missing header does.
+func TestHTTPBodyTimeout(t *testing.T) {
 	port := web(t, func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusOK)
 		w.(http.Flusher).Flush()

@@ -17,7 +17,7 @@ import (
 
 func TestMetricsAreDeletedWithPod(t *testing.T) {
 	parity.ProvesPart(t, 2, "PROBE-30")
-	clinic(t, func(p *Prober, c *patient, _ *eventlog.Log) {
+	withProber(t, func(p *Prober, c *fakeContainer, _ *eventlog.Log) {
 		spec := podWith(v1.Container{LivenessProbe: execProbe(nil), ReadinessProbe: execProbe(nil)})
 		p.Sync(podplan.View{Pod: spec, Have: seen("1", time.Now())}, nil, false)
 		time.Sleep(15 * time.Second) // one liveness probe, two readiness probes
@@ -55,7 +55,7 @@ func TestMetricsAreDeletedWithPod(t *testing.T) {
 }
 
 // The series of a container that is not restarted are removed, although its pod still runs.
-func TestAContainerThatIsNotRestartedIsNotCounted(t *testing.T) {
+func TestMetricsOfEndedContainerAreDeleted(t *testing.T) {
 	parity.ProvesPart(t, 2, "PROBE-15")
 	for _, tc := range []struct {
 		policy v1.RestartPolicy
@@ -69,7 +69,7 @@ func TestAContainerThatIsNotRestartedIsNotCounted(t *testing.T) {
 		{v1.RestartPolicyAlways, 0, false, 4},
 		{v1.RestartPolicyNever, 137, true, 4},
 	} {
-		clinic(t, func(p *Prober, _ *patient, _ *eventlog.Log) {
+		withProber(t, func(p *Prober, _ *fakeContainer, _ *eventlog.Log) {
 			spec := podWith(v1.Container{ReadinessProbe: execProbe(nil)})
 			spec.Spec.RestartPolicy = tc.policy
 			other := *spec.Spec.Containers[0].DeepCopy()

@@ -90,8 +90,8 @@ type check struct {
 	index    int // in the schedule; -1 when not in it
 
 	tick  time.Time     // when the last run that counts was due
-	eager bool          // the run that is due is one between two ticks
-	pause time.Duration // before it
+	eager bool          // the next run is one between two ticks
+	pause time.Duration // before a run between two ticks
 }
 
 // New makes a Prober. Nothing is probed before Run.
@@ -323,8 +323,8 @@ func (p *Prober) Run(ctx context.Context) error {
 // slotTimeout is how long a run keeps its worker. Most take a few milliseconds.
 const slotTimeout = 200 * time.Millisecond
 
-// launch starts every probe that is due while there are workers, and returns the time
-// until the next one is due.
+// launch starts every probe that is due while there are workers. It returns when the next one can be started; zero if
+// none is scheduled.
 func (p *Prober) launch(ctx context.Context, group *sync.WaitGroup) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -399,10 +399,9 @@ const firstPause = 50 * time.Millisecond
 // ticks, while the container starts, does not count.
 func (k *check) counts(o outcome) bool { return !k.eager || o == success || o == warning }
 
-// schedule sets the time of the next run: the next tick of the period, or before it, at
-// growing distances, while a container that has just started does not respond yet. Most
-// begin to listen shortly after their start and would otherwise be ready a whole period
-// later.
+// schedule sets the time of the next run: the next tick of the period, or before it, after a doubling pause, while a
+// container that has just started does not respond yet. Most begin to listen shortly after their start and would
+// otherwise be ready a whole period later.
 func (k *check) schedule(o outcome, now time.Time) {
 	if !k.eager {
 		k.tick = k.at

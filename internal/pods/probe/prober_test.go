@@ -23,30 +23,32 @@ import (
 	"keelson/test/kit/scrape"
 )
 
-// patient is a container that answers exec probes with the configured result.
-type patient struct {
+// fakeContainer is a container that answers exec probes with the configured result.
+type fakeContainer struct {
 	mu    sync.Mutex
 	code  int32
 	err   error
 	once  bool // err is returned once only
 	hang  bool
 	times []time.Time
-	ids   []string // of the containers that were asked
+	ids   []string // of the containers that were probed
 }
 
-func (p *patient) set(code int32, err error) {
+func (p *fakeContainer) set(code int32, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.code, p.err = code, err
 }
 
-func (p *patient) asked() []time.Time {
+func (p *fakeContainer) asked() []time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return append([]time.Time(nil), p.times...)
 }
 
-func (p *patient) Exec(ctx context.Context, id string, _ []string, timeout time.Duration) ([]byte, int32, bool, error) {
+func (p *fakeContainer) Exec(
+	ctx context.Context, id string, _ []string, timeout time.Duration,
+) ([]byte, int32, bool, error) {
 	p.mu.Lock()
 	p.ids = append(p.ids, id)
 	p.times = append(p.times, time.Now())
@@ -86,11 +88,11 @@ func seen(id string, startedAt time.Time) pod.Runtime {
 	return pod.Runtime{Containers: []pod.Container{{ID: id, Name: "c", State: pod.StateRunning, StartedAt: startedAt}}}
 }
 
-// clinic runs a prober in virtual time.
-func clinic(t *testing.T, f func(p *Prober, c *patient, n *eventlog.Log)) {
+// withProber runs a prober in virtual time.
+func withProber(t *testing.T, f func(p *Prober, c *fakeContainer, n *eventlog.Log)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		c, n := &patient{}, &eventlog.Log{}
+		c, n := &fakeContainer{}, &eventlog.Log{}
 		p := New(Config{
 			Exec:     c,
 			Events:   n,
@@ -114,7 +116,7 @@ func clinic(t *testing.T, f func(p *Prober, c *patient, n *eventlog.Log)) {
 
 func TestReadinessPeriod(t *testing.T) {
 	parity.ProvesPart(t, 2, "PROBE-13")
-	clinic(t, func(p *Prober, c *patient, _ *eventlog.Log) {
+	withProber(t, func(p *Prober, c *fakeContainer, _ *eventlog.Log) {
 		spec := podWith(v1.Container{ReadinessProbe: execProbe(nil)})
 		have := seen("1", time.Now())
 		if p.Result(spec, have.Containers[0]).Ready {
@@ -137,7 +139,7 @@ func TestReadinessPeriod(t *testing.T) {
 // from there.
 func TestReadinessAfterStartupProbe(t *testing.T) {
 	parity.ProvesPart(t, 2, "PROBE-13")
-	clinic(t, func(p *Prober, c *patient, _ *eventlog.Log) {
+	withProber(t, func(p *Prober, c *fakeContainer, _ *eventlog.Log) {
 		spec := podWith(v1.Container{
 			StartupProbe:   execProbe(func(p *v1.Probe) { p.PeriodSeconds = 3 }),
 			ReadinessProbe: execProbe(func(p *v1.Probe) { p.PeriodSeconds = 7 }),
@@ -167,7 +169,7 @@ func TestReadinessAfterStartupProbe(t *testing.T) {
 
 func TestInitialDelayFromContainerStart(t *testing.T) {
 	parity.Differs(t, "PROBE-05", "0125")
-	clinic(t, func(p *Prober, c *patient, _ *eventlog.Log) {
+	withProber(t, func(p *Prober, c *fakeContainer, _ *eventlog.Log) {
 		// A tick of every 7 s would be 21 s after the probe was made.
 		spec := podWith(v1.Container{
 			ReadinessProbe: execProbe(func(p *v1.Probe) { p.InitialDelaySeconds, p.PeriodSeconds = 30, 7 }),
@@ -189,7 +191,7 @@ func TestInitialDelayFromContainerStart(t *testing.T) {
 func TestThresholds(t *testing.T) {
 	parity.ProvesPart(t, 3, "PROBE-07")
 	parity.ProvesPart(t, 2, "PROBE-06")
-	clinic(t, func(p *Prober, c *patient, n *eventlog.Log) {
+	withProber(t, func(p *Prober, c *fakeContainer, n *eventlog.Log) {
 		spec := podWith(v1.Container{
 			LivenessProbe:  execProbe(nil),
 			ReadinessProbe: execProbe(func(p *v1.Probe) { p.SuccessThreshold = 2 }),
@@ -237,7 +239,7 @@ func TestThresholds(t *testing.T) {
 func TestErroredProbeDoesNotCount(t *testing.T) {
 	parity.Proves(t, "PROBE-08", "PROBE-09")
 	parity.ProvesPart(t, 2, "PROBE-27")
-	clinic(t, func(p *Prober, c *patient, n *eventlog.Log) {
+	withProber(t, func(p *Prober, c *fakeContainer, n *eventlog.Log) {
 		spec := podWith(v1.Container{LivenessProbe: execProbe(nil)})
 		have := seen("1", time.Now())
 		c.set(0, errors.New("no runtime"))
@@ -276,7 +278,7 @@ func TestErroredProbeDoesNotCount(t *testing.T) {
 	})
 	// A probe is retried only after an error.
 	for code, ready := range map[int32]bool{0: true, 1: false} {
-		clinic(t, func(p *Prober, c *patient, _ *eventlog.Log) {
+		withProber(t, func(p *Prober, c *fakeContainer, _ *eventlog.Log) {
 			spec := podWith(v1.Container{ReadinessProbe: execProbe(nil)})
 			have := seen("1", time.Now())
 			c.set(code, errors.New("not now"))
@@ -291,9 +293,9 @@ func TestErroredProbeDoesNotCount(t *testing.T) {
 }
 
 // A result changes only after as many consecutive equal outcomes as the threshold.
-func TestOutcomesThatAlternateMoveNothing(t *testing.T) {
+func TestAlternatingOutcomesChangeNothing(t *testing.T) {
 	parity.ProvesPart(t, 3, "PROBE-07")
-	clinic(t, func(p *Prober, c *patient, _ *eventlog.Log) {
+	withProber(t, func(p *Prober, c *fakeContainer, _ *eventlog.Log) {
 		spec := podWith(v1.Container{
 			LivenessProbe:  execProbe(nil),
 			ReadinessProbe: execProbe(func(p *v1.Probe) { p.SuccessThreshold = 2 }),
@@ -355,7 +357,7 @@ func TestInitialResults(t *testing.T) {
 				ReadinessProbe: execProbe(nil),
 			}, Result{}},
 		} {
-			clinic(t, func(p *Prober, c *patient, _ *eventlog.Log) {
+			withProber(t, func(p *Prober, c *fakeContainer, _ *eventlog.Log) {
 				c.hang = true
 				spec, have := podWith(tc.c), seen("1", time.Now())
 				if synced {
@@ -373,7 +375,7 @@ func TestInitialResults(t *testing.T) {
 func TestStartupProbeGatesOthers(t *testing.T) {
 	parity.ProvesPart(t, 2, "PROBE-03")
 	parity.ProvesPart(t, 2, "PROBE-06")
-	clinic(t, func(p *Prober, c *patient, _ *eventlog.Log) {
+	withProber(t, func(p *Prober, c *fakeContainer, _ *eventlog.Log) {
 		spec := podWith(v1.Container{
 			StartupProbe:   execProbe(func(p *v1.Probe) { p.FailureThreshold = 5 }),
 			LivenessProbe:  execProbe(func(p *v1.Probe) { p.FailureThreshold = 1 }),
@@ -407,7 +409,7 @@ func TestStartupProbeGatesOthers(t *testing.T) {
 			t.Errorf("later: %+v, want a failed liveness probe of a started container", r)
 		}
 	})
-	clinic(t, func(p *Prober, c *patient, _ *eventlog.Log) {
+	withProber(t, func(p *Prober, c *fakeContainer, _ *eventlog.Log) {
 		spec := podWith(v1.Container{StartupProbe: execProbe(nil)})
 		have := seen("1", time.Now())
 		c.set(1, nil)
@@ -441,16 +443,16 @@ func TestProbesOfTerminatingPod(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		sidecar bool
-		started bool // before the pod goes
-		tells   []string
+		started bool // before the pod is terminated
+		events  []string
 	}{
-		{name: "a regular container", started: true, tells: []string{"p/c Warning Unhealthy Readiness probe failed: out"}},
+		{name: "a regular container", started: true, events: []string{"p/c Warning Unhealthy Readiness probe failed: out"}},
 		{name: "a regular container that has not started"},
 		{
 			name:    "a sidecar",
 			sidecar: true,
 			started: true,
-			tells: []string{
+			events: []string{
 				"p/c Warning Unhealthy Liveness probe failed: out",
 				"p/c Warning Unhealthy Readiness probe failed: out",
 			},
@@ -458,11 +460,11 @@ func TestProbesOfTerminatingPod(t *testing.T) {
 		{
 			name:    "a sidecar that has not started",
 			sidecar: true,
-			tells:   []string{"p/c Warning Unhealthy Startup probe failed: out"},
+			events:  []string{"p/c Warning Unhealthy Startup probe failed: out"},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			clinic(t, func(p *Prober, c *patient, n *eventlog.Log) {
+			withProber(t, func(p *Prober, c *fakeContainer, n *eventlog.Log) {
 				spec := podWith(v1.Container{
 					StartupProbe:   execProbe(nil),
 					LivenessProbe:  execProbe(nil),
@@ -483,8 +485,8 @@ func TestProbesOfTerminatingPod(t *testing.T) {
 				p.Sync(podplan.View{Pod: spec, Have: have}, nil, true)
 				time.Sleep(35 * time.Second)
 				reported := slices.Sorted(slices.Values(n.Lines()[before:]))
-				if got := slices.Compact(reported); !slices.Equal(got, tc.tells) {
-					t.Errorf("notified of %q, want %q", got, tc.tells)
+				if got := slices.Compact(reported); !slices.Equal(got, tc.events) {
+					t.Errorf("notified of %q, want %q", got, tc.events)
 				}
 				r := p.Result(spec, have.Containers[0])
 				if r.Started != tc.started || r.StartupFailed || r.LivenessFailed || r.Ready {
@@ -498,7 +500,7 @@ func TestProbesOfTerminatingPod(t *testing.T) {
 func TestNewInstanceStartsOver(t *testing.T) {
 	parity.ProvesPart(t, 2, "PROBE-17")
 	parity.ProvesPart(t, 2, "PROBE-15")
-	clinic(t, func(p *Prober, c *patient, _ *eventlog.Log) {
+	withProber(t, func(p *Prober, c *fakeContainer, _ *eventlog.Log) {
 		spec := podWith(v1.Container{ReadinessProbe: execProbe(nil)})
 		first := seen("1", time.Now())
 		p.Sync(podplan.View{Pod: spec, Have: first}, nil, false)
@@ -524,8 +526,8 @@ func TestNewInstanceStartsOver(t *testing.T) {
 	})
 }
 
-// A new instance begins as each kind of probe has it, whatever became of the one before.
-func TestANewInstanceHasTheInitialResults(t *testing.T) {
+// A new instance has the initial results of each kind of probe, whatever the results of the one before were.
+func TestInitialResultsOfNewInstance(t *testing.T) {
 	parity.ProvesPart(t, 2, "PROBE-17")
 	once := func(p *v1.Probe) { p.FailureThreshold = 1 }
 	for _, tc := range []struct {
@@ -542,7 +544,7 @@ func TestANewInstanceHasTheInitialResults(t *testing.T) {
 			Result{Started: true, Ready: true}, Result{Started: true}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			clinic(t, func(p *Prober, c *patient, _ *eventlog.Log) {
+			withProber(t, func(p *Prober, c *fakeContainer, _ *eventlog.Log) {
 				spec, first, second := podWith(tc.c), seen("1", time.Now()), seen("2", time.Now())
 				c.set(tc.code, nil)
 				p.Sync(podplan.View{Pod: spec, Have: first}, nil, false)
@@ -566,7 +568,7 @@ func TestANewInstanceHasTheInitialResults(t *testing.T) {
 func TestResultsSurviveAgentRestart(t *testing.T) {
 	parity.ProvesPart(t, 4, "PROBE-18")
 	synctest.Test(t, func(t *testing.T) {
-		c := &patient{code: 1}
+		c := &fakeContainer{code: 1}
 		spec := podWith(v1.Container{StartupProbe: execProbe(nil), ReadinessProbe: execProbe(nil)})
 		have := seen("abc", time.Now().Add(-time.Hour))
 		spec.Status.ContainerStatuses = []v1.ContainerStatus{{
@@ -602,9 +604,9 @@ func TestResultsSurviveAgentRestart(t *testing.T) {
 
 // Containers that ran before the agent, with stored results, are probed at different times
 // within their period. A new one is probed at once.
-func TestProbesBeginAtDifferentTimesAfterAStartOfTheAgent(t *testing.T) {
+func TestProbesAreSpreadAfterAgentRestart(t *testing.T) {
 	parity.Differs(t, "PROBE-04", "0125")
-	clinic(t, func(p *Prober, c *patient, _ *eventlog.Log) {
+	withProber(t, func(p *Prober, c *fakeContainer, _ *eventlog.Log) {
 		begin := time.Now()
 		for i := range 100 {
 			spec, id := podWith(v1.Container{ReadinessProbe: execProbe(nil)}), fmt.Sprint("old", i)
@@ -615,9 +617,9 @@ func TestProbesBeginAtDifferentTimesAfterAStartOfTheAgent(t *testing.T) {
 			p.Sync(podplan.View{Pod: spec, Have: seen(id, begin.Add(-time.Hour))}, nil, false)
 		}
 		// These have no stored status.
-		untold := podWith(v1.Container{ReadinessProbe: execProbe(nil)})
-		untold.UID = "untold"
-		p.Sync(podplan.View{Pod: untold, Have: seen("untold", begin.Add(-time.Hour))}, nil, false)
+		unrecorded := podWith(v1.Container{ReadinessProbe: execProbe(nil)})
+		unrecorded.UID = "unrecorded"
+		p.Sync(podplan.View{Pod: unrecorded, Have: seen("unrecorded", begin.Add(-time.Hour))}, nil, false)
 		fresh := podWith(v1.Container{ReadinessProbe: execProbe(nil)})
 		p.Sync(podplan.View{Pod: fresh, Have: seen("fresh", begin)}, nil, false)
 		synctest.Wait()
@@ -625,7 +627,7 @@ func TestProbesBeginAtDifferentTimesAfterAStartOfTheAgent(t *testing.T) {
 			t.Errorf("%d are asked at once, want the two of which nothing is known", n)
 		}
 		c.mu.Lock()
-		if !slices.Contains(c.ids, "untold") || !slices.Contains(c.ids, "fresh") {
+		if !slices.Contains(c.ids, "unrecorded") || !slices.Contains(c.ids, "fresh") {
 			t.Errorf("at once are asked %q", c.ids)
 		}
 		c.mu.Unlock()
@@ -645,7 +647,7 @@ func TestProbesBeginAtDifferentTimesAfterAStartOfTheAgent(t *testing.T) {
 }
 
 func TestManyProbesShareFewWorkers(t *testing.T) {
-	clinic(t, func(p *Prober, c *patient, _ *eventlog.Log) {
+	withProber(t, func(p *Prober, c *fakeContainer, _ *eventlog.Log) {
 		c.hang = true
 		for i := range 100 {
 			spec := podWith(v1.Container{ReadinessProbe: execProbe(nil)})
@@ -704,7 +706,7 @@ func TestStartingContainerIsProbedAgainSoon(t *testing.T) {
 }
 
 func TestLivenessProbeWaitsOnePeriod(t *testing.T) {
-	clinic(t, func(p *Prober, c *patient, _ *eventlog.Log) {
+	withProber(t, func(p *Prober, c *fakeContainer, _ *eventlog.Log) {
 		spec := podWith(v1.Container{LivenessProbe: execProbe(func(p *v1.Probe) { p.FailureThreshold = 1 })})
 		have := seen("1", time.Now())
 		c.set(1, nil)
@@ -721,10 +723,10 @@ func TestLivenessProbeWaitsOnePeriod(t *testing.T) {
 }
 
 // The clock was set back by two hours after the container had started.
-func TestAClockThatIsSetBackSilencesNoProbe(t *testing.T) {
-	clinic(t, func(p *Prober, c *patient, _ *eventlog.Log) {
+func TestProbesAfterClockSetBack(t *testing.T) {
+	withProber(t, func(p *Prober, c *fakeContainer, _ *eventlog.Log) {
 		spec := podWith(v1.Container{ReadinessProbe: execProbe(func(p *v1.Probe) { p.InitialDelaySeconds = 5 })})
-		// as a runtime tells it
+		// as a runtime reports it
 		p.Sync(podplan.View{Pod: spec, Have: seen("1", time.Now().Add(2*time.Hour).Round(0))}, nil, false)
 		time.Sleep(4 * time.Second)
 		synctest.Wait()
@@ -737,8 +739,8 @@ func TestAClockThatIsSetBackSilencesNoProbe(t *testing.T) {
 			t.Errorf("asked %d times in 26 s, want 3", n)
 		}
 	})
-	// Virtual time is not set. Of real time only what has another reading beside the
-	// clock's is counted by that.
+	// The clock of virtual time cannot be set. In real time, only a time with a monotonic reading does not depend on the
+	// clock.
 	p := handlers()
 	p.Sync(podplan.View{
 		Pod:  podWith(v1.Container{ReadinessProbe: execProbe(nil)}),

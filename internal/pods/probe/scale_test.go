@@ -21,16 +21,17 @@ import (
 	"keelson/test/kit/scrape"
 )
 
-// ward is a runtime with many containers: those whose ID begins with hung never
-// answer, the others do at once.
-type ward struct {
+// fakeRuntime is a runtime with many containers: those whose ID begins with hung never respond, the others do at once.
+type fakeRuntime struct {
 	mu    sync.Mutex
 	asked map[string][]time.Time
 	hung  int // runs that hang now
 	most  int
 }
 
-func (w *ward) Exec(ctx context.Context, id string, _ []string, timeout time.Duration) ([]byte, int32, bool, error) {
+func (w *fakeRuntime) Exec(
+	ctx context.Context, id string, _ []string, timeout time.Duration,
+) ([]byte, int32, bool, error) {
 	w.mu.Lock()
 	w.asked[id] = append(w.asked[id], time.Now())
 	w.mu.Unlock()
@@ -53,24 +54,24 @@ func (w *ward) Exec(ctx context.Context, id string, _ []string, timeout time.Dur
 	return nil, 0, true, nil
 }
 
-func (w *ward) times(id string) []time.Time {
+func (w *fakeRuntime) times(id string) []time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return append([]time.Time(nil), w.asked[id]...)
 }
 
-// admit has a pod of one container probed.
+// admit starts the probe of a pod with one container.
 func admit(p *Prober, id string, readiness func(*v1.Probe)) {
 	spec := podWith(v1.Container{ReadinessProbe: execProbe(readiness)})
 	spec.UID = types.UID(id)
 	p.Sync(podplan.View{Pod: spec, Have: seen(id, time.Now())}, nil, false)
 }
 
-// hospital runs a prober of as many workers as the agent has, in virtual time.
-func hospital(t *testing.T, f func(p *Prober, w *ward)) {
+// withAllWorkers runs a prober of as many workers as the agent has, in virtual time.
+func withAllWorkers(t *testing.T, f func(p *Prober, w *fakeRuntime)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &ward{asked: map[string][]time.Time{}}
+		w := &fakeRuntime{asked: map[string][]time.Time{}}
 		p := New(Config{
 			Exec:     w,
 			Events:   &eventlog.Log{},
@@ -98,7 +99,7 @@ func TestHangingProbesDelayNoOther(t *testing.T) {
 		well, hung = 3000, 1000
 		period     = 10 * time.Second
 	)
-	hospital(t, func(p *Prober, w *ward) {
+	withAllWorkers(t, func(p *Prober, w *fakeRuntime) {
 		began := map[string]time.Time{}
 		for i := range well { // containers start one after another
 			id := fmt.Sprint("well", i)
@@ -135,10 +136,9 @@ func TestHangingProbesDelayNoOther(t *testing.T) {
 	})
 }
 
-// TestAllProbesAtOnce is the worst moment: every probe of the node is due, and
-// those that hang come first.
+// TestAllProbesAtOnce is the worst case: every probe of the node is due, and those that hang come first.
 func TestAllProbesAtOnce(t *testing.T) {
-	hospital(t, func(p *Prober, w *ward) {
+	withAllWorkers(t, func(p *Prober, w *fakeRuntime) {
 		for i := range 1000 {
 			admit(p, fmt.Sprint("hung", i), func(p *v1.Probe) { p.TimeoutSeconds = 60 })
 		}
@@ -161,7 +161,7 @@ func TestAllProbesAtOnce(t *testing.T) {
 }
 
 func TestWaitingProbesNeedNoGoroutine(t *testing.T) {
-	hospital(t, func(p *Prober, _ *ward) {
+	withAllWorkers(t, func(p *Prober, _ *fakeRuntime) {
 		before := runtime.NumGoroutine()
 		for i := range 5000 {
 			admit(p, fmt.Sprint("well", i), func(p *v1.Probe) { p.InitialDelaySeconds = 60 })
@@ -175,7 +175,7 @@ func TestWaitingProbesNeedNoGoroutine(t *testing.T) {
 
 func TestTerminatedPodIsNotProbed(t *testing.T) {
 	parity.Proves(t, "PROBE-16")
-	hospital(t, func(p *Prober, w *ward) {
+	withAllWorkers(t, func(p *Prober, w *fakeRuntime) {
 		spec := podWith(v1.Container{ReadinessProbe: execProbe(nil), LivenessProbe: execProbe(nil)})
 		have := seen("well", time.Now())
 		p.Sync(podplan.View{Pod: spec, Have: have}, nil, false)
@@ -184,7 +184,7 @@ func TestTerminatedPodIsNotProbed(t *testing.T) {
 			t.Fatalf("%d series of a pod that runs, want two of each probe", n)
 		}
 		have.Containers[0].State = pod.StateExited
-		p.Sync(podplan.View{Pod: spec, Have: have}, nil, true) // its end makes a pod go
+		p.Sync(podplan.View{Pod: spec, Have: have}, nil, true) // its end ends the pod
 		asked := len(w.times("well"))
 		time.Sleep(time.Minute)
 		if n := len(w.times("well")); n != asked {
@@ -199,9 +199,9 @@ func TestTerminatedPodIsNotProbed(t *testing.T) {
 	})
 }
 
-// TestARunThatEndsAfterItsPod brings no series back.
-func TestARunThatEndsAfterItsPod(t *testing.T) {
-	hospital(t, func(p *Prober, _ *ward) {
+// TestProbeEndsAfterItsPod: a run that ends after its pod was removed adds no series again.
+func TestProbeEndsAfterItsPod(t *testing.T) {
+	withAllWorkers(t, func(p *Prober, _ *fakeRuntime) {
 		admit(p, "hung", func(p *v1.Probe) { p.TimeoutSeconds = 5 })
 		time.Sleep(time.Second)
 		p.Forget("hung")
@@ -217,7 +217,7 @@ func TestARunThatEndsAfterItsPod(t *testing.T) {
 
 func TestEditedProbeNeedsNewContainer(t *testing.T) {
 	parity.Proves(t, "PROBE-33")
-	clinic(t, func(p *Prober, c *patient, _ *eventlog.Log) {
+	withProber(t, func(p *Prober, c *fakeContainer, _ *eventlog.Log) {
 		spec := podWith(v1.Container{ReadinessProbe: execProbe(nil)})
 		have := seen("1", time.Now())
 		p.Sync(podplan.View{Pod: spec, Have: have}, nil, false)
@@ -240,8 +240,7 @@ func TestEditedProbeNeedsNewContainer(t *testing.T) {
 	})
 }
 
-// BenchmarkRun is what one run of a probe costs beside the asking, with many
-// others on the schedule.
+// BenchmarkRun measures what one run of a probe costs without its handler, with many others on the schedule.
 func BenchmarkRun(b *testing.B) {
 	for _, n := range []int{100, 1000, 10000} {
 		b.Run(fmt.Sprint(n, " probes"), func(b *testing.B) {
@@ -265,7 +264,7 @@ func BenchmarkRun(b *testing.B) {
 			}
 			b.ReportAllocs()
 			var group sync.WaitGroup
-			for b.Loop() { // one after the other is due
+			for b.Loop() { // the probes are due one after the other
 				p.launch(b.Context(), &group)
 				group.Wait()
 				now = p.due[0].at

@@ -100,7 +100,7 @@ func (r *Reconciler[K]) Wait() {
 	r.wg.Wait()
 }
 
-// RequestLocked has an attempt made: now, or after the running one. It ends a pause.
+// RequestLocked requests an attempt: now, or after the running one. It ends a pause.
 func (r *Reconciler[K]) RequestLocked(key K) {
 	t := r.taskLocked(key)
 	t.dropped = false
@@ -111,7 +111,7 @@ func (r *Reconciler[K]) RequestLocked(key K) {
 	r.startLocked(key, t)
 }
 
-// ScheduleLocked has an attempt made after a time, in place of one that was scheduled before.
+// ScheduleLocked schedules an attempt after a time, in place of one that was scheduled before.
 func (r *Reconciler[K]) ScheduleLocked(key K, after time.Duration) {
 	t := r.taskLocked(key)
 	t.dropped = false

@@ -22,7 +22,7 @@ const (
 	most  = 10 * time.Second
 )
 
-// owner has attempts made for keys, and notes when.
+// owner requests attempts for keys, and records when they are made.
 type owner struct {
 	*Reconciler[string]
 	mu     sync.Mutex
@@ -113,7 +113,7 @@ func (o *owner) expect(t *testing.T, key string, want ...time.Duration) {
 
 var errFailed = errors.New("failed")
 
-func TestRequestsDuringAnAttemptLeadToOneMore(t *testing.T) {
+func TestRequestsDuringAttemptAreMerged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := start(t, 0)
 		o.life()
@@ -164,7 +164,7 @@ func TestFailuresAreRetriedAfterTheBackoff(t *testing.T) {
 	})
 }
 
-func TestARequestEndsThePause(t *testing.T) {
+func TestRequestEndsBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := start(t, 0)
 		o.life()
@@ -227,7 +227,7 @@ func TestKeysDoNotWaitForEachOther(t *testing.T) {
 	})
 }
 
-func TestAttemptsBeginAndEndWithTheContextOfStart(t *testing.T) {
+func TestAttemptsRunWithinContextOfStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := start(t, 0)
 		o.do(func() {
@@ -262,7 +262,7 @@ func TestAttemptsBeginAndEndWithTheContextOfStart(t *testing.T) {
 	})
 }
 
-func TestAForgottenKey(t *testing.T) {
+func TestForget(t *testing.T) {
 	t.Run("is not tried again", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			o := start(t, 0)
@@ -325,7 +325,7 @@ func TestAForgottenKey(t *testing.T) {
 	})
 }
 
-func TestACancelledAttemptCanBeRequestedAgain(t *testing.T) {
+func TestRequestAfterCancelledAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := start(t, 0)
 		o.life()
@@ -368,7 +368,7 @@ func TestScheduledAttempts(t *testing.T) {
 	})
 }
 
-func TestThenIsCalledWithoutTheLock(t *testing.T) {
+func TestThenIsCalledWithoutLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := start(t, 0)
 		o.life()

@@ -196,8 +196,7 @@ func ready(containers verdict, p *v1.Pod, stored []v1.PodCondition) verdict {
 	return yes
 }
 
-// blame is a True condition if both lists are empty, else a False one that names the
-// containers.
+// blame returns a True condition if both lists are empty, else a False one that names the containers.
 func blame(reason string, unknown []string, what string, list []string) verdict {
 	var messages []string
 	if len(unknown) > 0 {

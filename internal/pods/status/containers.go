@@ -63,9 +63,9 @@ func remembering(cs, before v1.ContainerStatus) v1.ContainerStatus {
 	return cs
 }
 
-// neverLocated reports whether the container is shown as terminated without having been seen. In the status of a pod
-// that has ended it waits for good if it waited: a sidecar that could not be located either does not show that it had
-// its turn.
+// neverLocated reports whether the container is shown as terminated although it was never observed. One that was shown
+// as waiting when its pod ended stays waiting: a later sidecar that could not be located either is no evidence that
+// this container was created.
 func neverLocated(cs v1.ContainerStatus) bool {
 	ended := cs.State.Terminated
 	return cs.ContainerID == "" && ended != nil && ended.Reason == podplan.ReasonLost

@@ -130,7 +130,7 @@ func TestGenerationsInAStatus(t *testing.T) {
 		for _, c := range st.Conditions {
 			want := generation
 			if c.Type == gate.Type {
-				want = gate.ObservedGeneration // it is another's
+				want = gate.ObservedGeneration // another client has written it
 			}
 			if c.ObservedGeneration != want {
 				t.Errorf("generation %d: %s is of %d", generation, c.Type, c.ObservedGeneration)
@@ -204,7 +204,7 @@ func TestStatusKeepsStartTime(t *testing.T) {
 }
 
 // A static pod does not reach a terminal phase because it is stopped: its manifest may be added again.
-func TestPhaseOfAPodThatWasStopped(t *testing.T) {
+func TestPhaseOfStoppedPod(t *testing.T) {
 	parity.ProvesPart(t, 2, "LIFE-19")
 	for _, tc := range []struct {
 		source pod.Source

@@ -14,9 +14,9 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// The API object is deleted with no grace, and only the one that is meant, once
-// its pod has ended, has let go of everything, and was to be deleted at all.
-func TestWhenTheObjectIsDeleted(t *testing.T) {
+// The API object is deleted with a grace period of 0 and only with its UID, once its pod has ended and has released
+// everything, and if its deletion was requested.
+func TestObjectDeletion(t *testing.T) {
 	parity.Proves(t, "LIFE-10")
 	parity.Differs(t, "LIFE-09", "0005") // its last step
 	mirrored := func(f *Facts) {

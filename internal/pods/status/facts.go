@@ -19,7 +19,7 @@ type Facts struct {
 	StoppedForRestart map[string]bool
 	Recreated         map[string]int
 
-	Started     time.Time // when the agent first received the pod
+	Started     time.Time // when the pod started on this node
 	Terminating bool      // the pod is being terminated
 	Down        bool      // no container and no sandbox runs, and its resources are released
 	Finished    bool      // everything is released; the API object may be deleted

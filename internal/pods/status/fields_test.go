@@ -11,7 +11,7 @@ import (
 
 // volumeMounts are shown before a container is created, resources and allocatedResources
 // after. An ephemeral container has no probes, and so is neither started nor ready.
-func TestFieldsOfAContainerBeforeItIsCreatedAndOfAnEphemeralOne(t *testing.T) {
+func TestFieldsOfUncreatedAndEphemeralContainers(t *testing.T) {
 	spec := v1.Container{
 		Name:         "main",
 		VolumeMounts: []v1.VolumeMount{{Name: "v", MountPath: "/v", ReadOnly: true}},

@@ -21,7 +21,7 @@ import (
 
 var at = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// recorded reads a pod as it was stored once, with placeholders for what varies.
+// recorded reads a pod as it was once stored at an API server, with placeholders for what varies.
 func recorded(t *testing.T, name string) *v1.Pod {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("testdata", name))
@@ -75,7 +75,7 @@ func runtimeOf(p *v1.Pod) pod.Runtime {
 	return have
 }
 
-func TestStatusesAreWhatUpstreamWrites(t *testing.T) {
+func TestStatusesMatchUpstream(t *testing.T) {
 	parity.ProvesPart(t, 2, "LIFE-13")
 	parity.ProvesPart(t, 6, "LIFE-22")
 	for _, name := range []string{"pod-guaranteed.json", "pod-burstable.json", "pod-besteffort.json"} {
@@ -122,7 +122,7 @@ func indented(t *testing.T, v any) string {
 	return string(b)
 }
 
-// difference is the first lines in which two texts part, each with its context.
+// difference returns the first lines in which two texts differ, each with its context.
 func difference(got, want string) string {
 	g, w := strings.Split(got, "\n"), strings.Split(want, "\n")
 	for i := range g {
@@ -134,7 +134,7 @@ func difference(got, want string) string {
 	return "got ends before\n" + strings.Join(w[len(g):], "\n")
 }
 
-// simple is a pod of one container and what is known of it.
+// simple returns the facts of a pod with one container.
 func simple(policy v1.RestartPolicy, cs ...pod.Container) Facts {
 	p := &v1.Pod{Spec: v1.PodSpec{RestartPolicy: policy, Containers: []v1.Container{{Name: "c", Image: "i"}}}}
 	p.UID, p.Generation = "u", 3
@@ -241,7 +241,7 @@ func TestStates(t *testing.T) {
 	}
 }
 
-// The status of a pod that ended before its sidecar was created says the same when the API server has it.
+// The status of a pod that ended before its sidecar was created does not change when it is computed again.
 func TestTerminatedBeforeItsSidecar(t *testing.T) {
 	f := simple(v1.RestartPolicyNever)
 	f.Pod.Spec.InitContainers = []v1.Container{{
@@ -295,9 +295,9 @@ func TestTerminatedStatesAreKept(t *testing.T) {
 	}
 }
 
-// An agent that was killed after it had made an instance, and before that ran, leaves one
-// that is removed: the next has its number.
-func TestRestartsAreNotTakenBack(t *testing.T) {
+// An agent that is killed between the creation and the start of an instance leaves one that is removed: the next
+// instance has the same attempt.
+func TestRestartCountDoesNotDecrease(t *testing.T) {
 	failed := pod.Container{ID: "1", State: pod.StateExited, Attempt: 1, ExitCode: 2}
 	made := Project(Node{}, simple(v1.RestartPolicyAlways,
 		pod.Container{ID: "2", State: pod.StateCreated, Attempt: 2}, failed), v1.PodStatus{}, at)
@@ -369,7 +369,7 @@ func TestTimesOfResizeConditions(t *testing.T) {
 		reason, message   string
 		transition, probe time.Duration
 	}{
-		{0, "Deferred", "no room", -time.Minute, 0}, // since then, says the ledger
+		{0, "Deferred", "no room", -time.Minute, 0}, // since then, according to the ledger
 		{time.Hour, "Deferred", "no room", -time.Minute, 0},
 		{2 * time.Hour, "Deferred", "less room", -time.Minute, 2 * time.Hour},
 		{3 * time.Hour, "Infeasible", "never", 3 * time.Hour, 3 * time.Hour},
@@ -408,10 +408,9 @@ func TestSidecarInitialized(t *testing.T) {
 	}
 }
 
-// A pod that was rejected when it had its sandbox already, by who prepares its
-// volumes, says nothing of containers: not when it is, and not after a restart of
-// the agent, which knows of it what the API server has.
-func TestARejectedPodSaysNothingOfContainers(t *testing.T) {
+// The status of a pod that was rejected by its volumes after its sandbox was created shows no containers: neither at
+// once nor after a restart of the agent, which then has only the stored status.
+func TestRejectedPodHasNoContainerStatuses(t *testing.T) {
 	f := simple(v1.RestartPolicyAlways)
 	f.Have.Sandboxes = []pod.Sandbox{{ID: "s"}}
 	f.Terminating, f.Down = true, true

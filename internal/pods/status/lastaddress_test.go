@@ -8,9 +8,9 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// An agent that starts after the pod's sandbox has stopped does not see its address. The address
-// of an ended pod stays in its status; a pod that goes on gets a new one (decision 0134).
-func TestAPodThatHasEndedKeepsItsAddress(t *testing.T) {
+// An agent that starts after the pod's sandbox has stopped does not see its address. The address of an ended pod stays
+// in its status; a pod that is not terminated gets a new one (decision 0134).
+func TestEndedPodKeepsAddress(t *testing.T) {
 	for _, terminating := range []bool{true, false} {
 		f := simple(v1.RestartPolicyNever, pod.Container{ID: "1", State: pod.StateExited})
 		f.Have.Sandboxes[0].Ready, f.PodIPs, f.Terminating, f.Down = false, nil, terminating, terminating

@@ -10,9 +10,8 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// What the pod itself takes is granted with what its containers ask for, and in force
-// with it.
-func TestOverheadIsPartOfThePodsResources(t *testing.T) {
+// The overhead of a pod is part of its allocated and of its actuated resources.
+func TestOverheadIsPartOfPodResources(t *testing.T) {
 	list := func(cpu, memory string) v1.ResourceList {
 		return v1.ResourceList{"cpu": resource.MustParse(cpu), "memory": resource.MustParse(memory)}
 	}

@@ -30,7 +30,7 @@ func (s *sickServer) PatchPodStatus(ctx context.Context, namespace, name string,
 
 // The agent panics at the status of one pod three times. Each panic is recorded in an event of the pod,
 // and the status is sent again after a doubling back-off; the status of another pod is not delayed.
-func TestAPanicAtAStatus(t *testing.T) {
+func TestPanicDuringStatusUpdate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		s := &sickServer{server: &server{begin: time.Now()}, sick: "p", times: 3}

@@ -14,7 +14,7 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// applied is what an API server makes of the patch.
+// applied is the status after an API server has applied the patch.
 func applied(t *testing.T, stored, next v1.PodStatus) v1.PodStatus {
 	t.Helper()
 	b, err := statusPatch("uid", next)

@@ -17,13 +17,13 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// versioned is an API server with one pod. It numbers its versions.
+// versioned is an API server with one pod and its resource versions.
 type versioned struct {
 	mu      sync.Mutex
 	pod     *v1.Pod
 	patches []time.Duration // when each came
 	begin   time.Time
-	slow    time.Duration // from what a PATCH does to its answer
+	slow    time.Duration // time from the effect of a PATCH to its response
 }
 
 func (s *versioned) PatchPodStatus(_ context.Context, _, _ string, patch []byte) (*v1.Pod, error) {
@@ -62,14 +62,14 @@ func (s *versioned) write(patch []byte) (*v1.Pod, error) {
 	return p, nil
 }
 
-// get is the pod as it is now.
+// get returns the pod as it is now.
 func (s *versioned) get() *v1.Pod {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.pod
 }
 
-// count is how many patches there were once nothing is under way.
+// count returns how many patches there were once nothing is under way.
 func (s *versioned) count() int {
 	synctest.Wait()
 	s.mu.Lock()
@@ -166,20 +166,20 @@ func TestLateWatchEventIsNoOverwrite(t *testing.T) {
 	})
 }
 
-// The watch may show what a PATCH did before its answer is there.
-func TestTheEffectOfAPatchIsSeenBeforeItsAnswer(t *testing.T) {
+// The watch may show the effect of a PATCH before its response arrives.
+func TestWatchEventBeforePatchResponse(t *testing.T) {
 	reconciling(t, func(t *testing.T, s *versioned, see func(*v1.Pod), another func(string)) {
 		s.slow = time.Second
 		another(notReady)
 		see(s.get())
-		see(s.get()) // what the PATCH did
+		see(s.get()) // the effect of the PATCH
 		time.Sleep(time.Minute)
 		if n := s.count(); n != 2 {
 			t.Errorf("wrote %d statuses, want one correction", n)
 		}
 		another(notReady)
 		see(s.get())
-		another(`{"status":{"message":"?"}}`) // while that is put right
+		another(`{"status":{"message":"?"}}`) // while that is repaired
 		see(s.get())
 		time.Sleep(time.Minute)
 		if n := s.count(); n != 4 || s.get().Status.Message != "" {
@@ -211,8 +211,8 @@ func TestForeignFieldsCauseNoWrite(t *testing.T) {
 	})
 }
 
-// A later agent finds the status as the earlier one wrote it: it has nothing to say.
-func TestALaterAgentWritesNothingNew(t *testing.T) {
+// A later agent finds the status as the earlier one wrote it, and writes nothing.
+func TestRestartedAgentWritesNothing(t *testing.T) {
 	reconciling(t, func(t *testing.T, s *versioned, see func(*v1.Pod), another func(string)) {
 		fact := facts(pod.Container{
 			ID:        "1",
@@ -250,5 +250,48 @@ func TestTerminalPhaseOfOtherClient(t *testing.T) {
 		pod.SourceFile)}
 	if st := Project(Node{}, f, before, at); st.Phase != v1.PodRunning || st.Reason != "" {
 		t.Errorf("a static pod is %s %s, want Running: its mirror is a picture", st.Phase, st.Reason)
+	}
+}
+
+// A restarted agent runs a static pod again that had reached a terminal phase. Its mirror pod shows that, whether it is
+// seen with the first status or later. A static pod that is still at its end keeps the status of its mirror pod.
+func TestStaticPodRunsAgainAfterTerminalPhase(t *testing.T) {
+	mirror := v1.PodStatus{
+		Phase:     v1.PodFailed,
+		Reason:    "DeadlineExceeded",
+		StartTime: &metav1.Time{Time: at.Add(-time.Hour)},
+	}
+	running := pod.Container{ID: "1", Name: "main", State: pod.StateRunning}
+	exited := pod.Container{ID: "1", Name: "main", State: pod.StateExited, ExitCode: 1}
+	for _, tc := range []struct {
+		name  string
+		have  pod.Container
+		late  bool // the mirror pod is seen after the first status
+		phase v1.PodPhase
+	}{
+		{"it runs", running, false, v1.PodRunning},
+		{"it runs, and its mirror pod is seen late", running, true, v1.PodRunning},
+		{"it is at its end", exited, false, v1.PodFailed},
+		{"it is at its end, and its mirror pod is seen late", exited, true, v1.PodFailed},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f := simple(v1.RestartPolicyNever, tc.have)
+			f.Down = tc.have.State == pod.StateExited
+			f.Pod.Annotations = map[string]string{pod.AnnotationConfigSource: string(pod.SourceFile)}
+			w := NewWriter(quietly(nil))
+			if tc.late {
+				w.Publish(f)
+			}
+			f.Mirror = f.Pod.DeepCopy()
+			f.Mirror.UID, f.Mirror.Status = "mirror", mirror
+			w.Publish(f)
+			got, _ := w.Get(f.Pod.UID)
+			if !got.StartTime.Equal(mirror.StartTime) {
+				t.Errorf("it started at %v, and before at %v", got.StartTime, mirror.StartTime)
+			}
+			if got.Phase != tc.phase || (got.Reason == mirror.Reason) != (tc.phase == v1.PodFailed) {
+				t.Errorf("it is %s %s, want %s", got.Phase, got.Reason, tc.phase)
+			}
+		})
 	}
 }

@@ -11,9 +11,9 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// The pod's limits in its status are those that hold for the pod as a whole, in every phase: stated by the pod, or by
+// The pod's limits in its status are those that apply to the pod as a whole, in every phase: stated by the pod, or by
 // each of its containers, init containers included.
-func TestResourcesOfAPodInItsStatus(t *testing.T) {
+func TestPodResourcesInStatus(t *testing.T) {
 	list := func(pairs ...string) v1.ResourceList {
 		out := v1.ResourceList{}
 		for i := 0; i < len(pairs); i += 2 {

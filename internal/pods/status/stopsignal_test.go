@@ -10,8 +10,8 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// Runtimes tell the signal that stops a container whether the gate is on or not.
-func TestStopSignalIsShownWithItsGateAlone(t *testing.T) {
+// Runtimes report the stop signal of a container whether the gate is on or off.
+func TestStopSignalNeedsGate(t *testing.T) {
 	parity.ProvesPart(t, 3, "LIFE-58")
 	term := v1.SIGTERM
 	p := &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Name: "main"}}}}

@@ -12,7 +12,7 @@ import (
 
 // When a pod has ended, containers that the runtime does not have are shown as terminated if they may
 // have been created, at least the first init container.
-func TestContainersThatWereNeverMadeWhenThePodEnds(t *testing.T) {
+func TestUncreatedContainersOfEndedPod(t *testing.T) {
 	done := func(name string) pod.Container {
 		return pod.Container{ID: name, Name: name, SandboxID: "s", State: pod.StateExited}
 	}

@@ -78,7 +78,7 @@ type entry struct {
 	again       *time.Timer  // ends the back-off after a failure; nil: none
 	gone        bool
 
-	seen     *v1.Pod     // the object as the watch showed it last; nil: not since ref is what it is
+	seen     *v1.Pod     // the object as the watch showed it last; nil: not seen since ref was set
 	urgent   bool        // another client has overwritten written
 	repaired time.Time   // time of the last repair
 	recheck  *time.Timer // runs until the next repair may be made; nil: none
@@ -107,7 +107,10 @@ func (w *Writer) Publish(f Facts) {
 	defer w.mu.Unlock()
 	e, known := w.entries[f.Pod.UID]
 	if !known {
-		e = &entry{uid: f.Pod.UID, status: f.stored(), written: f.stored(), sent: true}
+		e = &entry{uid: f.Pod.UID, written: f.stored(), sent: true}
+		if !pod.IsStatic(f.Pod) {
+			e.status = f.stored()
+		}
 		w.entries[f.Pod.UID] = e
 	}
 	if e.ref.UID == "" && f.Mirror != nil {
@@ -146,12 +149,15 @@ func (w *Writer) Publish(f Facts) {
 }
 
 // priorStatus is the previous status of a static pod whose mirror pod is seen for the
-// first time: the one that an earlier agent has written, unless the pod had terminated and
-// runs again.
+// first time: the one that an earlier agent has written. If the pod had terminated and runs again,
+// only its start time is kept.
 func (w *Writer) priorStatus(f Facts, ours v1.PodStatus) v1.PodStatus {
 	theirs := f.Mirror.Status
-	if theirs.StartTime == nil ||
-		ended(theirs.Phase) && Project(w.cfg.Node, f, ours, w.cfg.Now()).Phase != theirs.Phase {
+	switch {
+	case theirs.StartTime == nil:
+		return ours
+	case ended(theirs.Phase) && Project(w.cfg.Node, f, ours, w.cfg.Now()).Phase != theirs.Phase:
+		ours.StartTime = theirs.StartTime
 		return ours
 	}
 	return theirs

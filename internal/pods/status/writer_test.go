@@ -19,13 +19,13 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// server keeps what it is sent, as the API server does.
+// server stores what it receives, as the API server does.
 type server struct {
 	mu    sync.Mutex
 	begin time.Time
 	wrote []write
 	gone  []string
-	how   []metav1.DeleteOptions // of each that is gone
+	how   []metav1.DeleteOptions // of each deletion
 	fail  error                  // the next write
 }
 
@@ -64,7 +64,7 @@ func (s *server) writes() []write {
 	return slices.Clone(s.wrote)
 }
 
-// deleted are the pods that were deleted by then.
+// deleted returns the pods that were deleted by then.
 func (s *server) deleted() []string {
 	synctest.Wait()
 	s.mu.Lock()
@@ -72,7 +72,7 @@ func (s *server) deleted() []string {
 	return slices.Clone(s.gone)
 }
 
-// deletions are how.
+// deletions returns the options of their deletions.
 func (s *server) deletions() []metav1.DeleteOptions {
 	synctest.Wait()
 	s.mu.Lock()
@@ -80,19 +80,19 @@ func (s *server) deletions() []metav1.DeleteOptions {
 	return slices.Clone(s.how)
 }
 
-// failOnce has the next write fail.
+// failOnce makes the next write fail.
 func (s *server) failOnce(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fail = err
 }
 
-// quietly is what a Writer is built from.
+// quietly returns the configuration of a Writer that logs nothing.
 func quietly(api API) Config {
 	return Config{API: api, Parallel: 4, Log: slog.New(slog.DiscardHandler), Now: time.Now}
 }
 
-// writing runs a test in virtual time with a writer at work.
+// writing runs a test in virtual time with a running Writer.
 func writing(t *testing.T, f func(t *testing.T, s *server, w *Writer)) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
@@ -229,7 +229,7 @@ func TestFailedWriteIsRetriedWithLatest(t *testing.T) {
 	})
 }
 
-// refusing is an API server that takes nothing.
+// refusing is an API server that refuses all status updates.
 type refusing struct {
 	mu    sync.Mutex
 	tries int

@@ -17,7 +17,7 @@ const (
 type Line struct {
 	mu    sync.Mutex
 	steps []*Step
-	// Lost counts steps between the first and the newest that are not kept.
+	// lost counts steps between the first and the newest that are not kept.
 	lost int
 }
 
@@ -47,7 +47,7 @@ type Call struct {
 	Error  string        `json:"error,omitempty"`
 }
 
-// Begin records the begin of a step.
+// Begin records the beginning of a step.
 func (l *Line) Begin(now time.Time, v View) *Step {
 	v.Began = now
 	s := &Step{line: l, View: v}
@@ -94,8 +94,8 @@ func (s *Step) Call(method string, began time.Time, took time.Duration, err erro
 	s.Calls = append(s.Calls, c)
 }
 
-// Steps returns copies of the steps that are kept, in the order of their begins, and how
-// many are missing after the first [firstKept].
+// Steps returns copies of the steps that are kept, in the order in which they began, and how many are missing after the
+// first [firstKept].
 func (l *Line) Steps() (steps []View, lost int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

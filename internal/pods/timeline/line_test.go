@@ -26,7 +26,7 @@ func TestStepsOfAStart(t *testing.T) {
 	if !steps[0].Ended.Equal(start.Add(time.Second)) || steps[0].Error != "cannot" {
 		t.Errorf("%+v", steps[0])
 	}
-	// Work that is for no pod takes no notes.
+	// Work that is for no pod records nothing.
 	From(context.Background()).Call("Version", start, 0, nil)
 	From(context.Background()).End(start, nil)
 }

@@ -22,14 +22,14 @@ import (
 
 // Config holds the configuration of a Manager. All fields are required unless noted otherwise.
 type Config struct {
-	Dir     string // assignedTo the checkpoint
+	Dir     string // of the checkpoint
 	Policy  string
 	Options Options
 	Machine machine.Layout
 	// ReservedCPUs are never exclusive. If there are none, Reserved CPUs, in millicores, are selected.
 	ReservedCPUs cpuset.CPUSet
 	Reserved     int64
-	// SingleNode tells that the topology manager policy is single-numa-node.
+	// SingleNode is set if the topology manager policy is single-numa-node.
 	SingleNode bool
 	// FindContainer resolves container IDs. It is called only to restore a checkpoint of the first format.
 	FindContainer FindContainer
@@ -50,7 +50,7 @@ type Manager struct {
 	cfg      Config
 	layout   *layout
 	reserved cpuset.CPUSet
-	// takeWhole are all threads of the cores with reserved CPUs.
+	// reservedCores are all threads of the cores with reserved CPUs. They are set with the option full-pcpus-only only.
 	reservedCores cpuset.CPUSet
 	metrics       metrics
 

@@ -23,7 +23,7 @@ import (
 	"keelson/test/kit/scrape"
 )
 
-// stage is a Manager on an invented machine, and the agents that come after it.
+// stage is a Manager on a simulated machine. A restart of the agent replaces the Manager.
 type stage struct {
 	*Manager
 	t       *testing.T
@@ -34,7 +34,7 @@ type stage struct {
 	unusable []error
 }
 
-// unknown is what the runtime says that does not answer.
+// unknown is Config.Running of a runtime that does not answer.
 func unknown() ([]Pinned, error) { return nil, errors.New("no answer") }
 
 func newStage(t *testing.T, m placement.Machine, edit func(*Config)) *stage {
@@ -80,8 +80,8 @@ func whole(name string, cpus ...string) *v1.Pod {
 
 var twoSockets = placement.Machine{Sockets: 2, Nodes: 1, Cores: 4, Threads: 2}
 
-// holds fails if a CPU is assigned twice, a reserved one is exclusive, or the
-// shared ones are not the rest.
+// holds fails if a CPU is assigned twice, if a reserved CPU is exclusive, or if the shared pool is not the remaining
+// CPUs.
 func (s *stage) holds() {
 	s.t.Helper()
 	own := cpuset.New()
@@ -103,8 +103,8 @@ func (s *stage) holds() {
 	}
 }
 
-// TestExclusiveCPUsAreDisjoint lets random pods come, go and outlive agents on random
-// machines, by random options.
+// TestExclusiveCPUsAreDisjoint allocates and releases CPUs of random pods on random machines, with random options and
+// with restarts of the agent in between.
 func TestExclusiveCPUsAreDisjoint(t *testing.T) {
 	parity.ProvesPart(t, 2, "RES-26")
 	rnd := rand.New(rand.NewPCG(3, 5))
@@ -221,7 +221,7 @@ func TestGuaranteedCPUs(t *testing.T) {
 			t.Errorf("%s is made with %q, %v", tc.pod.Name, given.CPUs, err)
 		}
 	}
-	// CPU 0 is reserved: it is shared, unless by the option.
+	// CPU 0 is reserved: it is in the shared pool, except with strict-cpu-reservation.
 	if got := s.shared.String(); got != "0,3-8,11-15" {
 		t.Errorf("shared are %s", got)
 	}
@@ -300,8 +300,8 @@ func TestFullPCPUsOnly(t *testing.T) {
 	}
 }
 
-// A pod that has its cores is not asked whether there are as many left: after a restart
-// it may be judged once more, having had no container yet.
+// If a pod has its CPUs already, Allocate does not check again whether enough whole cores are free. After a restart of
+// the agent, a pod without containers is admitted once more.
 func TestFullPCPUsOnlyAfterRestart(t *testing.T) {
 	s := newStage(t, twoSockets, func(c *Config) { c.Options.FullCores = true })
 	all := whole("all", "6", "8")
@@ -320,7 +320,7 @@ func TestFullPCPUsOnlyAfterRestart(t *testing.T) {
 	}
 }
 
-// Where it is not known what containers run by, it is as with upstream's agent.
+// If the CPUs of the running containers are not known, a checkpoint that cannot be used is an error, as with upstream.
 func TestCheckpointThatDoesNotMatch(t *testing.T) {
 	parity.Differs(t, "RES-30", "0101")
 	taken := func(t *testing.T) *stage {
@@ -335,27 +335,27 @@ func TestCheckpointThatDoesNotMatch(t *testing.T) {
 		edit func(*stage)
 		says string // "" starts
 	}{
-		{"nothing has changed", func(*stage) {}, ""},
-		{"no policy any more", func(s *stage) { s.cfg.Policy = PolicyNone }, ""},
+		{"unchanged", func(*stage) {}, ""},
+		{"policy none", func(s *stage) { s.cfg.Policy = PolicyNone }, ""},
 		{"another policy", func(s *stage) { s.rewrite(`static`, `none`); s.unsum() },
 			`configured policy "static" differs from state checkpoint policy "none"`},
-		{"more is reserved, of what a container has",
+		{"a CPU of a container is reserved",
 			func(s *stage) { s.cfg.ReservedCPUs = cpuset.New(0, 1) }, "not all reserved cpus"},
-		{"what is reserved is unassigned now", func(s *stage) { s.cfg.Options.Strict = true },
+		{"strict reservation", func(s *stage) { s.cfg.Options.Strict = true },
 			"some of strictly reserved cpus"},
-		{"CPUs have gone", func(s *stage) { s.cfg.Machine.CPUs = s.cfg.Machine.CPUs[:15] },
+		{"fewer CPUs", func(s *stage) { s.cfg.Machine.CPUs = s.cfg.Machine.CPUs[:15] },
 			"doesn't match with CPUs in state"},
-		{"CPUs have come", func(s *stage) {
+		{"more CPUs", func(s *stage) {
 			s.cfg.Machine.CPUs = append(s.cfg.Machine.CPUs, machine.CPU{
 				ID:   16,
 				Core: 16,
 			})
 		}, "doesn't match with CPUs in state"},
-		{"a byte is wrong", func(s *stage) { s.rewrite(`"1,9"`, `"2,9"`) }, "the checksum is"},
-		{"no JSON", func(s *stage) { s.rewrite(`{`, ``) }, "decode state"},
-		{"one is whose and shared", func(s *stage) { s.rewrite(`"0,2-`, `"0-`); s.unsum() }, "overlaps with default cpuset"},
-		{"what was written before there were checksums", func(s *stage) { s.unsum() }, ""},
-		{"it was deleted", func(s *stage) {
+		{"wrong checksum", func(s *stage) { s.rewrite(`"1,9"`, `"2,9"`) }, "the checksum is"},
+		{"invalid JSON", func(s *stage) { s.rewrite(`{`, ``) }, "decode state"},
+		{"one shared exclusive CPU", func(s *stage) { s.rewrite(`"0,2-`, `"0-`); s.unsum() }, "overlaps with default cpuset"},
+		{"format without a checksum", func(s *stage) { s.unsum() }, ""},
+		{"checkpoint was deleted", func(s *stage) {
 			if err := os.Remove(s.path()); err != nil {
 				s.t.Fatal(err)
 			}
@@ -388,7 +388,7 @@ func (s *stage) rewrite(from, to string) {
 	}
 }
 
-// unsum has the state file say nothing of its checksum.
+// unsum sets the checksum in the state file to 0, which means that there is none.
 func (s *stage) unsum() {
 	s.t.Helper()
 	b, err := os.ReadFile(s.path())
@@ -412,7 +412,7 @@ func TestRestoreFirstFormat(t *testing.T) {
 	if !own || set.String() != "1,9" || s.shared.String() != "0,2-8,10-15" || len(s.assigned) != 1 {
 		t.Errorf("%v, shared %v, all %v", set, s.shared, s.assigned)
 	}
-	s.restart() // from what it has written in the form of today
+	s.restart() // from the checkpoint that it has written in the current format
 	if set, own := s.CPUs("u", "main"); !own || set.String() != "1,9" {
 		t.Errorf("an agent later: %v", set)
 	}

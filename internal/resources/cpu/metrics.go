@@ -35,7 +35,7 @@ func newMetrics() metrics {
 		exclusive: gauge(metricExclusive, "Number of CPUs that are allocated exclusively to containers"),
 		perNode: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: metricPerNode,
-			Help: "CPUs of each NUMA node that a container has for itself",
+			Help: "Number of exclusively allocated CPUs by NUMA node",
 		},
 			[]string{"numa_node"}),
 	}

@@ -18,7 +18,7 @@ type Options struct {
 	ByCache     bool // use as few last-level caches as possible, if enough CPUs are free
 }
 
-// Gates tells which feature gates for policy options are enabled.
+// Gates are the feature gates for policy options, each with whether it is enabled.
 type Gates struct{ Beta, Alpha bool }
 
 // ParseOptions parses the policy options of the configuration.

@@ -19,7 +19,7 @@ func TestOptionErrorsMatchUpstream(t *testing.T) {
 	n := 0
 	for _, s := range scenes {
 		if s.Start == "" || s.Config.Memory != "" || !strings.Contains(s.Start, "policy error") {
-			continue // another part's to refuse
+			continue // another part reports this error
 		}
 		n++
 		t.Run(s.Name, func(t *testing.T) {

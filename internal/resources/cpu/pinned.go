@@ -8,7 +8,7 @@ import (
 	"keelson/internal/runtime/cri/inventory"
 )
 
-// PinnedOf are the CPUs that running containers are pinned to.
+// PinnedOf returns the CPUs that running containers are pinned to.
 func PinnedOf(running []inventory.Container) ([]Pinned, error) {
 	out := make([]Pinned, 0, len(running))
 	for _, c := range running {

@@ -6,19 +6,19 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// QuotaExempt finds containers whose CPUs are their own, so that a CPU quota would only throttle them.
+// QuotaExempt finds containers with exclusive CPUs. A CPU quota would only throttle them.
 type QuotaExempt struct {
 	Manager *Manager
-	Off     bool // all containers have their quota
+	Off     bool // no container is exempt
 }
 
-// Container reports whether the container has CPUs of its own.
+// Container reports whether the container is exempt from its CPU quota.
 func (q QuotaExempt) Container(p *v1.Pod, c *v1.Container) bool {
 	_, own := q.Manager.CPUs(p.UID, c.Name)
 	return own && !q.Off
 }
 
-// Pod reports whether any container of the pod has CPUs of its own.
+// Pod reports whether any container of the pod is exempt.
 func (q QuotaExempt) Pod(p *v1.Pod) bool {
 	for kind, c := range pod.Containers(p) {
 		if kind != pod.Ephemeral && q.Container(p, c) {

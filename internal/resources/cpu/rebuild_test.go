@@ -15,8 +15,8 @@ import (
 	"keelson/test/kit/placement"
 )
 
-// spoil has the next agent find a state that it cannot read, and a runtime that tells
-// what containers run by.
+// spoil truncates the checkpoint, so that the next agent cannot read it, and sets the containers that the runtime
+// reports.
 func (s *stage) spoil(running ...Pinned) {
 	s.t.Helper()
 	if err := os.WriteFile(s.path(), []byte(`{"policyName":"stat`), 0o600); err != nil {
@@ -25,8 +25,8 @@ func (s *stage) spoil(running ...Pinned) {
 	s.cfg.Running = func() ([]Pinned, error) { return running, nil }
 }
 
-// running is what the runtime tells while containers run by the state, and one more that
-// shares.
+// running returns what the runtime reports: the containers of the state with their exclusive CPUs, two that use the
+// shared pool, and one without CPUs.
 func (s *stage) running() (out []Pinned) {
 	for uid, containers := range s.assigned {
 		for name, set := range containers {
@@ -47,7 +47,7 @@ func TestRebuildFromContainers(t *testing.T) {
 			running := s.running()
 			s.cfg.Running = func() ([]Pinned, error) { return running, nil }
 		},
-		"it does not fit": func(s *stage) {
+		"CPUs do not match": func(s *stage) {
 			s.rewrite(`"defaultCpuSet":"0,`, `"defaultCpuSet":"`)
 			s.unsum()
 			running := s.running()
@@ -73,7 +73,7 @@ func TestRebuildFromContainers(t *testing.T) {
 			if len(s.unusable) != 1 || !strings.Contains(s.unusable[0].Error(), "it is kept as "+s.path()+".bad") {
 				t.Errorf("reported: %v", s.unusable)
 			}
-			s.restart() // by what it has written
+			s.restart() // from the checkpoint that it has written
 			if len(s.unusable) != 1 || !s.shared.Equals(before.shared) {
 				t.Errorf("an agent later: %v shared, reported %v", s.shared, s.unusable)
 			}
@@ -81,8 +81,7 @@ func TestRebuildFromContainers(t *testing.T) {
 	}
 }
 
-// One that shares can look as if it had CPUs of its own, where no reserved ones are
-// among those that are shared.
+// A container that uses the shared pool can look as if it had exclusive CPUs, if the pool has no reserved CPUs.
 func TestRebuildSharedContainers(t *testing.T) {
 	strict := func(c *Config) { c.Options.Strict = true }
 	s := newStage(t, placement.Machine{Sockets: 1, Nodes: 1, Cores: 4, Threads: 1}, strict)
@@ -95,7 +94,7 @@ func TestRebuildSharedContainers(t *testing.T) {
 
 	s.spoil(looks)
 	s.restart()
-	s.restart() // before the pod's source has it
+	s.restart() // before a source has delivered the pod
 	if err := s.place(whole("new", "1")); err == nil {
 		t.Errorf("a container got CPUs that may be another's: %v", s.assigned)
 	}
@@ -112,14 +111,14 @@ func TestRebuildSharedContainers(t *testing.T) {
 	}
 }
 
-// TestRebuildKeepsCPUs spoils the states of random nodes.
+// TestRebuildKeepsCPUs makes the checkpoints of random nodes unreadable.
 func TestRebuildKeepsCPUs(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(7, 11))
 	for range 100 {
 		m := placement.Machine{Sockets: 1 + rnd.IntN(2), Nodes: 1, Cores: 2 + rnd.IntN(4), Threads: 1 + rnd.IntN(2)}
 		s := newStage(t, m, nil)
 		for i := range 5 {
-			// One that is refused takes nothing.
+			// A pod that does not fit gets no CPUs.
 			_ = s.place(whole(string(rune('a'+i)), []string{"1", "2", "3"}[rnd.IntN(3)]))
 		}
 		before := s.clone()

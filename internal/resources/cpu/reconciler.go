@@ -22,7 +22,7 @@ type Running struct {
 // ReconcilerConfig holds the configuration of a Reconciler. All fields are required.
 type ReconcilerConfig struct {
 	Pool *Manager
-	// Running returns the containers that the runtime last applied as running.
+	// Running returns the containers that the runtime last reported as running.
 	Running func() []Running
 	// Update sets the CPUs of a container in the runtime.
 	Update func(ctx context.Context, id string, cpus cpuset.CPUSet) error

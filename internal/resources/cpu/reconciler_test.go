@@ -16,7 +16,7 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// applied notes what containers were kept to.
+// reported records the CPUs to which containers were updated.
 type reported struct {
 	mu     sync.Mutex
 	logged []string
@@ -56,39 +56,39 @@ func TestReconcileUpdatesContainers(t *testing.T) {
 		defer cancel()
 		ended := make(chan error)
 		go func() { ended <- m.Run(ctx) }()
-		tells := func(what, want string) {
+		check := func(what, want string) {
 			t.Helper()
 			synctest.Wait()
 			if got := n.take(); got != want {
 				t.Errorf("%s: reported %q, want %q", what, got, want)
 			}
 		}
-		tells("nothing runs", "")
+		check("nothing runs", "")
 		running = []Running{{"old", "c0", "1"}, {"other", "c0", "2"}}
 		m.Trigger()
-		tells("two run", "1=0-15 2=0-15")
+		check("two run", "1=0-15 2=0-15")
 		m.Trigger()
-		tells("nothing has changed", "")
+		check("nothing has changed", "")
 		if err := s.place(whole("new", "2")); err != nil {
 			t.Fatal(err)
 		}
-		tells("two CPUs are exclusive", "1=0,2-8,10-15 2=0,2-8,10-15")
+		check("two CPUs are exclusive", "1=0,2-8,10-15 2=0,2-8,10-15")
 		running = append(running, Running{"new", "c0", "3"})
 		m.Trigger()
-		tells("it runs", "3=1,9")
+		check("it runs", "3=1,9")
 		n.fails["1"] = errors.New("busy")
 		running = running[:2]
 		s.Release("new")
-		tells("it has ended", "1=0-15 2=0-15")
+		check("it has ended", "1=0-15 2=0-15")
 		m.Trigger()
-		tells("one could not be updated, and something else happens", "")
+		check("one could not be updated, and something else happens", "")
 		time.Sleep(10 * time.Second)
-		tells("one could not be updated", "1=0-15")
+		check("one could not be updated", "1=0-15")
 		delete(n.fails, "1")
 		time.Sleep(10 * time.Second)
-		tells("it still could not", "1=0-15")
+		check("it still could not", "1=0-15")
 		time.Sleep(time.Minute)
-		tells("now it was", "")
+		check("now it was", "")
 		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)
@@ -96,7 +96,8 @@ func TestReconcileUpdatesContainers(t *testing.T) {
 	})
 }
 
-// TestReconcileParallelism leaves the runtime room for pods that start.
+// TestReconcileParallelism checks that the number of concurrent updates is bounded, so that the runtime can also start
+// pods.
 func TestReconcileParallelism(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, twoSockets, nil)

@@ -6,13 +6,13 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// seen is what the runtime was last seen to hold.
+// seen is what was last observed in the runtime.
 type seen interface {
 	UIDs() []types.UID
 	Get(types.UID) (pod.Runtime, bool)
 }
 
-// RunningIn are the containers that the runtime was last seen to run.
+// RunningIn returns the containers that were last observed as running.
 func RunningIn(o seen) []Running {
 	var out []Running
 	for _, uid := range o.UIDs() {

@@ -51,7 +51,7 @@ func (l *layout) nodesNeeded(n, group, available int) (least, most int) {
 // distribution is a request and the free CPUs of each node.
 type distribution struct {
 	n, group int
-	order    []int // assignedTo the nodes
+	order    []int // the node IDs; nodes that come first are used up first
 	left     map[int]int
 }
 

@@ -68,8 +68,8 @@ type fileWithPods struct {
 
 type podEntries map[string]struct{}
 
-// isFileWithPods reports whether the checkpoint has that format, without pod-level assignments, which this agent does
-// not support.
+// isFileWithPods reports whether the checkpoint has the format of fileWithPods and no pod-level assignments. This agent
+// does not support those.
 func isFileWithPods(f file, content []byte, recorded checkpoint.Checksum) bool {
 	l := fileWithPods{f.PolicyName, f.DefaultCPUSet, f.Entries, podEntries{}, 0}
 	return json.Unmarshal(content, &l) == nil && len(l.PodEntries) == 0 && recorded == l.sum()

@@ -65,7 +65,7 @@ func beta(s placement.Scene) bool {
 	return on || !set
 }
 
-// place does for the pod what the manager of all resources does by the policy none.
+// place allocates CPUs to the pod, as the topology manager does with the policy none.
 func (p *Manager) place(of *v1.Pod) error {
 	for kind, c := range pod.Containers(of) {
 		if kind == pod.Ephemeral {
@@ -78,7 +78,7 @@ func (p *Manager) place(of *v1.Pod) error {
 	return nil
 }
 
-// TestAllocationMatchesUpstream plays what was recorded of upstream's agent.
+// TestAllocationMatchesUpstream replays what was recorded from upstream's agent.
 func TestAllocationMatchesUpstream(t *testing.T) {
 	parity.Proves(t, "RES-27", "RES-28")
 	scenes, err := placement.Load("../../../test/kit/placement/testdata")
@@ -127,8 +127,8 @@ func TestAllocationMatchesUpstream(t *testing.T) {
 	}
 }
 
-// TestRestoreLaterFormat reads what upstream's agent writes with a gate
-// that this one does not have.
+// TestRestoreLaterFormat restores checkpoints that upstream's agent writes with a feature gate that this agent does not
+// have.
 func TestRestoreLaterFormat(t *testing.T) {
 	parity.Differs(t, "RES-30", "0101")
 	scenes, err := placement.Load("../../../test/kit/placement/testdata")

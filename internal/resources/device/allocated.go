@@ -8,14 +8,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Devices is a device that is allocated or allocatable.
+// AllocatedDevice is a device that is allocated or allocatable.
 type AllocatedDevice struct {
 	Resource, ID string
 	Nodes        []int // its NUMA nodes; empty: not known
 	Health       v1.ResourceHealthStatus
 }
 
-// AllocatedDevice returns the devices of a container, by resource and ID.
+// Devices returns the devices of a container, by resource and ID.
 func (p *Manager) Devices(uid types.UID, container string) (out []AllocatedDevice) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

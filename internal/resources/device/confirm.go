@@ -41,8 +41,8 @@ func (p *Manager) Confirm(ctx context.Context, po *v1.Pod) error {
 	return nil
 }
 
-// confirm calls the plugins for the container's devices that are not confirmed yet. It selects devices that an earlier
-// agent had not written to its checkpoint.
+// confirm calls the plugins for the container's devices that are not confirmed yet. If an earlier agent admitted the
+// pod and did not write its devices to the checkpoint, confirm first selects devices again.
 func (p *Manager) confirm(ctx context.Context, po *v1.Pod, c *v1.Container) error {
 	p.mu.Lock()
 	open := p.unconfirmedLocked(po, c)

@@ -30,7 +30,7 @@ type machine struct {
 	pool *Manager
 	stop func()
 	boot time.Time
-	runs map[types.UID]bool // by what the runtime says; nil: it does not answer
+	runs map[types.UID]bool // running pods in the runtime; nil: it does not answer
 
 	wait time.Duration
 	log  slog.Handler // nil: not used
@@ -55,7 +55,7 @@ func newMachine(t *testing.T) *machine {
 	return m
 }
 
-// build makes the pool of an agent that does not run yet.
+// build returns the Manager of an agent that does not run yet.
 func (m *machine) build() *Manager {
 	running := func() (map[types.UID]bool, error) {
 		if m.runs == nil {
@@ -81,21 +81,21 @@ func (m *machine) build() *Manager {
 	})
 }
 
-// waits is how often pods that wait for plugins were to be looked at.
+// waits returns the number of calls of OnPending.
 func (m *machine) waits() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.late
 }
 
-// start begins a life of the agent.
+// start starts an agent.
 func (m *machine) start() {
 	m.t.Helper()
 	m.pool = m.build()
 	m.run()
 }
 
-// run has the pool work.
+// run runs the Manager, and waits until it serves the registration socket.
 func (m *machine) run() {
 	m.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -111,7 +111,7 @@ func (m *machine) run() {
 	m.until("the socket", func() bool { pool.mu.Lock(); defer pool.mu.Unlock(); return pool.owned })
 }
 
-// restart ends the agent and begins another one in its place.
+// restart stops the agent and starts the next one.
 func (m *machine) restart() {
 	m.t.Helper()
 	m.stop()
@@ -146,7 +146,7 @@ func (m *machine) register(p *deviceplugin.Plugin, resource string, n int) {
 	m.amount(resource, n, n)
 }
 
-// amount waits until the node has so many devices, and so many of them are well.
+// amount waits until the resource has there devices, and well of them are healthy.
 func (m *machine) amount(resource string, there, well int) {
 	m.t.Helper()
 	m.until(fmt.Sprintf("%d of %d devices of %s", well, there, resource), func() bool {
@@ -156,7 +156,7 @@ func (m *machine) amount(resource string, there, well int) {
 	})
 }
 
-// admit has a pod judged and its plugins asked.
+// admit allocates devices to a pod and calls the plugins.
 func (m *machine) admit(p *v1.Pod) error { return m.assign(p, numa.Hint{}) }
 
 func (m *machine) assign(p *v1.Pod, at numa.Hint) error {
@@ -168,7 +168,7 @@ func (m *machine) assign(p *v1.Pod, at numa.Hint) error {
 	return m.pool.Confirm(m.t.Context(), p)
 }
 
-// starts is what a container of the pod is given.
+// starts returns what the plugins contribute to a container of the pod.
 func (m *machine) starts(p *v1.Pod, name string) pod.Contribution {
 	m.t.Helper()
 	_, c, _ := pod.Find(p, name)
@@ -179,7 +179,7 @@ func (m *machine) starts(p *v1.Pod, name string) pod.Contribution {
 	return got
 }
 
-// ids are the devices that a container has.
+// ids returns the IDs of the devices of a container.
 func (m *machine) ids(p *v1.Pod, name string) (out []string) {
 	for _, h := range m.pool.Devices(p.UID, name) {
 		out = append(out, h.ID)
@@ -187,14 +187,14 @@ func (m *machine) ids(p *v1.Pod, name string) (out []string) {
 	return out
 }
 
-// free are the unassigned devices.
+// free returns the IDs of the healthy devices that are not allocated.
 func (m *machine) free(resource string) []string {
 	m.pool.mu.Lock()
 	defer m.pool.mu.Unlock()
 	return slices.Sorted(maps.Keys(m.pool.freeLocked(resource)))
 }
 
-// wants is a container that asks for so many devices.
+// wants returns a container that requests n devices.
 func wants(name, resourceName string, n int64) v1.Container {
 	return v1.Container{
 		Name: name,

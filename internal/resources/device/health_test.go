@@ -10,8 +10,8 @@ import (
 	"keelson/test/kit/deviceplugin"
 )
 
-// What a plugin says of its devices is seen by the node, and by the pods that have
-// them, and by no others.
+// If the health of a device changes, OnNode is called, and OnPod for the pods that have the device, and for no other
+// pods.
 func TestDeviceHealth(t *testing.T) {
 	m := newMachine(t)
 	p := m.plugin(deviceplugin.Config{Resource: gpu}, "a", "b", "c")
@@ -48,7 +48,7 @@ func TestDeviceHealth(t *testing.T) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.woken["other"] != 1 { // when the plugin went
+	if m.woken["other"] != 1 { // when the plugin stopped
 		t.Errorf("the other pod was woken %d times", m.woken["other"])
 	}
 	if m.node == 0 {

@@ -17,8 +17,7 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// placed is a plugin with devices at NUMA nodes: two at each, one at both, one
-// anywhere.
+// placed starts a plugin with devices on NUMA nodes: two on each of two nodes, one on both, and one without a node.
 func (m *machine) placed() *deviceplugin.Plugin {
 	m.t.Helper()
 	p := deviceplugin.New(deviceplugin.Config{
@@ -39,7 +38,7 @@ func (m *machine) placed() *deviceplugin.Plugin {
 	return p
 }
 
-// Hints tell where devices could be had; given to nodes, devices are taken there
+// Hints returns the NUMA nodes on which devices could be allocated. Devices on the nodes of the hint are allocated
 // first.
 func TestHintsOfDevices(t *testing.T) {
 	parity.Proves(t, "PLUG-25")
@@ -68,15 +67,15 @@ func TestHintsOfDevices(t *testing.T) {
 	three := podOf("three", main)
 	hints(three, hint(true, 0), hint(true, 1), hint(false, 0, 1))
 	hints(podOf("four", wants("main", gpu, 4)), hint(true, 0, 1))
-	hints(podOf("six", wants("main", gpu, 6))) // one of them is nowhere
+	hints(podOf("six", wants("main", gpu, 6))) // one of the devices has no node
 	if err := m.pool.Allocate(three, &three.Spec.Containers[0], hint(true, 1)); err != nil {
 		t.Fatal(err)
 	}
 	if got := m.ids(three, "main"); !slices.Equal(got, []string{"c1", "d1", "e01", "x"}) {
 		t.Errorf("it has %v", got)
 	}
-	hints(three, hint(true, 1), hint(false, 0, 1)) // where it is
-	// What another machine like this one could do, this one cannot now.
+	hints(three, hint(true, 1), hint(false, 0, 1)) // the nodes of its devices
+	// Node 1 could satisfy the requests on an empty machine, but has no free devices now.
 	hints(podOf("late", wants("main", gpu, 2)), hint(true, 0), hint(false, 0, 1))
 	hints(podOf("later", wants("main", gpu, 3)))
 	two := podOf("two", wants("main", gpu, 3))
@@ -103,7 +102,7 @@ func TestHintsOfDevices(t *testing.T) {
 	}; !maps.EqualFunc(nodes, want, slices.Equal) {
 		t.Errorf("places %v, want %v", nodes, want)
 	}
-	// Of all containers of a pod together: init containers come one after another.
+	// PodHints is for all containers of a pod; init containers run one after another.
 	m.pool.Release("two")
 	m.pool.Release("three")
 	whole := podOf("whole", wants("a", gpu, 1), wants("b", gpu, 1))
@@ -118,8 +117,8 @@ func TestHintsOfDevices(t *testing.T) {
 	}
 }
 
-// Where the kernel does not know the node of a device, some plugins tell its word for
-// that, as if it were one.
+// If the kernel does not know the NUMA node of a device, some plugins report the kernel's value for that, -1, as a
+// node.
 func TestDeviceWithoutNUMANode(t *testing.T) {
 	m := newMachine(t)
 	p := deviceplugin.New(deviceplugin.Config{Dir: m.dir, Socket: "p.sock", Resource: gpu}, "a", "b0")
@@ -147,9 +146,8 @@ func TestDeviceWithoutNUMANode(t *testing.T) {
 	}
 }
 
-// TestChooseDevices: those of the pod's init containers first, unless a sidecar keeps
-// them; then those at the wanted nodes; among equals those that the plugin prefers; and
-// never one that is not well.
+// TestChooseDevices checks the order of selection: devices of the pod's init containers first, unless a sidecar has
+// them; then devices on the preferred nodes; among equals those that the plugin prefers; never an unhealthy device.
 func TestChooseDevices(t *testing.T) {
 	parity.Proves(t, "RES-48")
 	parity.ProvesPart(t, 3, "RES-46")
@@ -158,7 +156,7 @@ func TestChooseDevices(t *testing.T) {
 	t.Run("in this order", testChoice)
 }
 
-// testChoice compares choose with what it promises, for many invented machines.
+// testChoice checks properties of choose for random devices.
 func testChoice(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 5000 {
@@ -191,7 +189,7 @@ func testChoice(t *testing.T) {
 			len(slices.Compact(slices.Clone(got))) != want {
 			t.Fatalf("%+v: chose %v, want %d of them", in, got, want)
 		}
-		// Nothing that was left is better than anything that was taken.
+		// No device that was left is better than one that was selected.
 		grade := func(id string) int {
 			if _, ok := in.reuse[id]; ok {
 				return 0
@@ -232,9 +230,9 @@ func merge2(a, b map[string]Device) map[string]Device {
 	return out
 }
 
-// TestAllocatedDevicesAreDisjoint has pods come and go, with plugins that prefer and devices
-// that fail, and the agent begin anew in between: a device is at no time two pods', nor
-// two containers' that run at the same time.
+// TestAllocatedDevicesAreDisjoint admits and releases random pods, with a plugin that has preferences, devices that
+// become unhealthy, and restarts of the agent. A device is never allocated to two pods, or to two containers that run
+// at the same time.
 func TestAllocatedDevicesAreDisjoint(t *testing.T) {
 	m := newMachine(t)
 	r := rand.New(rand.NewPCG(3, 4))

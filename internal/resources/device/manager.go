@@ -24,8 +24,6 @@ type Config struct {
 	Dir string // of the registration socket and the plugins' sockets
 	// OnNode is called when the devices of the node have changed, and OnPod when the health of a pod's devices has.
 	// They must not block.
-	// OnNode is called when the node has more or fewer devices, and OnPod when there
-	// is news about the devices of a pod. They must not block.
 	OnNode func()
 	OnPod  func(types.UID)
 	Events pod.Events
@@ -58,7 +56,7 @@ type Manager struct {
 	tasks   sync.WaitGroup
 	wakeup  chan struct{} // capacity 1: something has to be announced or written
 
-	writing sync.Mutex // byContainer while the checkpoint is written; taken before mu
+	writing sync.Mutex // held while the checkpoint is written; taken before mu
 
 	mu          sync.Mutex
 	serving     error // of the registration server; nil: plugins can register
@@ -81,7 +79,7 @@ type Device struct {
 type resource struct {
 	plugin  *plugin // the one that registered last; nil: none since the start
 	devices map[string]Device
-	// onStopped is when the plugin stopped, or when this agent started waiting for it. Zero: it is serving.
+	// stopped is when the plugin stopped, or when this agent started waiting for it. Zero: it is serving.
 	stopped time.Time
 	listed  bool // the plugin has sent a list
 }
@@ -156,10 +154,10 @@ func (p *Manager) Run(ctx context.Context) error {
 func (p *Manager) announce() {
 	p.saveOrLog()
 	p.mu.Lock()
-	untold := p.unannounced
+	changed := p.unannounced
 	p.unannounced = false
 	p.mu.Unlock()
-	if untold {
+	if changed {
 		p.cfg.OnNode()
 	}
 }
@@ -171,7 +169,7 @@ func (p *Manager) saveOrLog() {
 	}
 }
 
-// markChangedLocked notes that the devices of the node have changed.
+// markChangedLocked records that the devices of the node have changed.
 func (p *Manager) markChangedLocked() {
 	p.unsaved, p.unannounced = true, true
 	p.trigger()

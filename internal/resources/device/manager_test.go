@@ -25,7 +25,7 @@ import (
 
 const gpu = "example.com/gpu"
 
-// A directory is taken over: what earlier sockets there are goes, files stay.
+// An agent that takes over the directory removes earlier sockets and keeps other files.
 func TestDirectory(t *testing.T) {
 	parity.Proves(t, "PLUG-22")
 	parity.Differs(t, "RES-44", "0099")
@@ -53,7 +53,7 @@ func TestDirectory(t *testing.T) {
 		!next.ModTime().After(first.ModTime()) {
 		t.Errorf("the agent's socket is the old one: %v", err)
 	}
-	// A registered plugin is not registered until it has come again.
+	// After a restart a plugin is not registered until it registers again.
 	m.amount(gpu, 0, 0)
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
@@ -61,7 +61,7 @@ func TestDirectory(t *testing.T) {
 	m.register(p, gpu, 1)
 }
 
-// An agent does not take the directory away from another one that lives.
+// An agent does not take over the directory while another agent serves the registration socket.
 func TestDirectoryOfAnotherAgent(t *testing.T) {
 	m := newMachine(t)
 	p := m.plugin(deviceplugin.Config{Resource: gpu}, "a")
@@ -90,9 +90,7 @@ func TestDirectoryOfAnotherAgent(t *testing.T) {
 	m.register(p, gpu, 1)
 }
 
-// Who may register, and what errors the others get. The texts are upstream's.
-// What plugins of the common directory have given before this one was the agent's is
-// written down as soon as it is.
+// Allocations from before the agent owned the directory are written to the checkpoint as soon as it owns it.
 func TestEarlierAllocationsAreSaved(t *testing.T) {
 	m := newMachine(t)
 	m.plugin(deviceplugin.Config{Resource: gpu}, "a")
@@ -120,6 +118,7 @@ func TestEarlierAllocationsAreSaved(t *testing.T) {
 	})
 }
 
+// TestRegistration checks which plugins may register, and the errors for the others.
 func TestRegistration(t *testing.T) {
 	parity.Proves(t, "RES-45", "PLUG-24")
 	parity.ProvesPart(t, 2, "PLUG-20")
@@ -136,8 +135,8 @@ func TestRegistration(t *testing.T) {
 		{"", "requests.example.com/x", "", `the ResourceName "requests.example.com/x" is invalid`},
 		{"", "exa mple.com/x", "", `the ResourceName "exa mple.com/x" is invalid`},
 		{"", "example.com/a/b", "", `the ResourceName "example.com/a/b" is invalid`},
-		{"", gpu, "../p.sock", `the Endpoint "../p.sock" is no name of a socket in the directory`},
-		{"", gpu, socketName, `the Endpoint "kubelet.sock" is no name of a socket in the directory`},
+		{"", gpu, "../p.sock", `the Endpoint "../p.sock" is not the name of a socket in the directory`},
+		{"", gpu, socketName, `the Endpoint "kubelet.sock" is not the name of a socket in the directory`},
 	} {
 		if c.socket == "" {
 			c.socket = "p.sock"
@@ -163,7 +162,7 @@ func TestRegistration(t *testing.T) {
 		t.Errorf("followed %d times", len(calls))
 	}
 
-	// One that cannot say what it is like is not used.
+	// A plugin whose options cannot be read is not used.
 	sick := deviceplugin.New(deviceplugin.Config{Dir: m.dir, Socket: "sick.sock", Resource: "example.com/sick"}, "a")
 	sick.Fault("GetDevicePluginOptions", deviceplugin.Fault{Err: errors.New("what?")})
 	if err := sick.Start(); err != nil {
@@ -178,7 +177,7 @@ func TestRegistration(t *testing.T) {
 	if there, _, _ := m.pool.Capacity(); len(there) != 1 || len(sick.Calls("ListAndWatch")) > 0 {
 		t.Errorf("the node has %v; it was followed: %v", there, sick.Calls("ListAndWatch"))
 	}
-	// One that cannot tell of its devices has none, and is not asked again.
+	// A plugin whose ListAndWatch fails has no devices, and ListAndWatch is not called again.
 	mute := deviceplugin.New(deviceplugin.Config{Dir: m.dir, Socket: "mute.sock", Resource: "example.com/mute"}, "a")
 	mute.Fault("ListAndWatch", deviceplugin.Fault{Err: errors.New("never")})
 	if err := mute.Start(); err != nil {
@@ -196,7 +195,7 @@ func TestRegistration(t *testing.T) {
 	}
 }
 
-// What plugins may register is bounded.
+// The number of resources that plugins may register is bounded.
 func TestResourceLimit(t *testing.T) {
 	m := newMachine(t)
 	m.pool.mu.Lock()
@@ -214,7 +213,7 @@ func TestResourceLimit(t *testing.T) {
 	}
 }
 
-// A container is given all that a plugin can give.
+// A container gets everything that plugins can contribute.
 func TestContribution(t *testing.T) {
 	parity.Proves(t, "PLUG-26")
 	parity.ProvesPart(t, 3, "RES-46")
@@ -282,7 +281,7 @@ func TestContribution(t *testing.T) {
 			"device.example/n": "given",
 		},
 	}
-	for range 2 { // and once more when it is restarted
+	for range 2 { // and again when it is restarted
 		if got := m.starts(po, "main"); !reflect.DeepEqual(got, want) {
 			t.Errorf("given %+v, want %+v", got, want)
 		}
@@ -305,7 +304,7 @@ func TestContribution(t *testing.T) {
 	if left := p.Patience("PreStartContainer"); left < 29*time.Second || left > 30*time.Second {
 		t.Errorf("a start waits %v for a plugin, want 30 s", left)
 	}
-	// A plugin that is not ready for a start holds it up.
+	// If PreStartContainer fails, the container does not start.
 	p.Fault("PreStartContainer", deviceplugin.Fault{Err: errors.New("not yet")})
 	if _, err := m.pool.Contribute(t.Context(), po, &po.Spec.Containers[0]); err == nil ||
 		err.Error() != "device plugin PreStartContainer rpc failed with err: rpc error: code = Unknown desc = not yet" {
@@ -317,7 +316,7 @@ func TestContribution(t *testing.T) {
 	}
 }
 
-// Pods that cannot have their devices are refused with upstream's words.
+// Pods that cannot get their devices are rejected with upstream's errors.
 func TestAllocateErrors(t *testing.T) {
 	m := newMachine(t)
 	p := m.plugin(deviceplugin.Config{Resource: gpu}, "a", "b")
@@ -361,12 +360,13 @@ func TestAllocateErrors(t *testing.T) {
 		"requested number of devices unavailable for example.com/gpu. Requested: 2, Available: 1")
 }
 
-// A plugin is asked for one container. The first answer counts, as with upstream; none is a failure.
+// Allocate is called for one container. Of several responses the first one counts, as with upstream. No response is an
+// error.
 func TestAllocateResponseLength(t *testing.T) {
 	m := newMachine(t)
 	n := 0
 	m.plugin(deviceplugin.Config{Resource: gpu, Containers: func() int { return n }}, "a")
-	// The answer is printed as protobuf does it, with varying spaces.
+	// The error contains the response as protobuf prints it, with varying spaces.
 	if err := m.admit(podOf("none", wants("main", gpu, 1))); err == nil ||
 		strings.TrimSpace(err.Error()) != "no containers return in allocation response" {
 		t.Errorf("no answer: %v", err)
@@ -382,7 +382,7 @@ func TestAllocateResponseLength(t *testing.T) {
 	}
 }
 
-// Init containers hand their devices on, sidecars keep theirs.
+// Devices of init containers are reused by later containers of the pod; sidecars keep theirs.
 func testDevicesOfInitContainers(t *testing.T) {
 	m := newMachine(t)
 	p := m.plugin(deviceplugin.Config{Resource: gpu}, "a", "b", "c", "ill")
@@ -415,8 +415,7 @@ func testDevicesOfInitContainers(t *testing.T) {
 	}
 }
 
-// A plugin has a say on which devices go together, among those that are as good for
-// the node.
+// The preference of the plugin selects among devices that are equally good for the node.
 func testPreference(t *testing.T) {
 	m := newMachine(t)
 	last := func(available, _ []string, n int) []string { return available[len(available)-n:] }
@@ -436,7 +435,7 @@ func testPreference(t *testing.T) {
 	if calls := p.Calls("Allocate"); !slices.Equal(calls[0], []string{"c", "d"}) {
 		t.Errorf("allocated %v", calls)
 	}
-	// Where there is nothing to choose it is not asked.
+	// If there is nothing to choose from, GetPreferredAllocation is not called.
 	asked := len(p.Calls("GetPreferredAllocation"))
 	if err := m.admit(podOf("2", wants("main", gpu, 2))); err != nil {
 		t.Fatal(err)
@@ -452,8 +451,8 @@ func testPreference(t *testing.T) {
 	}
 }
 
-// What is asked for a pod that goes may come after it has released everything: no pod
-// would take back what it got then.
+// Confirm can be called for a terminating pod after its devices were released. It must not allocate any then, because
+// they would not be released again.
 func TestTerminatingPodGetsNoDevices(t *testing.T) {
 	m := newMachine(t)
 	p := m.plugin(deviceplugin.Config{Resource: gpu}, "a")
@@ -470,7 +469,7 @@ func TestTerminatingPodGetsNoDevices(t *testing.T) {
 	}
 }
 
-// A plugin that hangs delays no pod but the one that wants its devices.
+// A plugin that hangs blocks only the pod that requests its devices.
 func TestHangingPluginBlocksOnlyItsPod(t *testing.T) {
 	m := newMachine(t)
 	p := m.plugin(deviceplugin.Config{Resource: gpu}, "a", "b")
@@ -491,15 +490,15 @@ func TestHangingPluginBlocksOnlyItsPod(t *testing.T) {
 	}
 	p.Fault("Allocate", deviceplugin.Fault{})
 	next := podOf("next", wants("main", gpu, 1))
-	if err := m.admit(next); err != nil { // of the same plugin even
+	if err := m.admit(next); err != nil { // even of the same plugin
 		t.Fatal(err)
 	}
 	if a, b := m.ids(stuck, "main"), m.ids(next, "main"); len(a) != 1 || len(b) != 1 || a[0] == b[0] {
 		t.Errorf("one has %v, the other %v", a, b)
 	}
 	p.Set(deviceapi.Unhealthy, "b")
-	m.amount(gpu, 2, 1) // the plugin is still listened to
-	// The pod goes: no task waits for the plugin any more.
+	m.amount(gpu, 2, 1) // the list of the plugin is still processed
+	// The pod terminates: the call to the plugin is cancelled.
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) && status.Code(err) != codes.Canceled {
 		t.Errorf("the pod's end: %v", err)
@@ -510,7 +509,7 @@ func TestHangingPluginBlocksOnlyItsPod(t *testing.T) {
 	}
 	close(hang)
 
-	// An answer that comes when the pod has gone is dropped.
+	// An answer that arrives after the release of the pod is dropped.
 	late := make(chan struct{})
 	p.Fault("Allocate", deviceplugin.Fault{Hang: late})
 	go func() { done <- m.pool.Confirm(t.Context(), stuck) }()
@@ -525,8 +524,7 @@ func TestHangingPluginBlocksOnlyItsPod(t *testing.T) {
 	}
 }
 
-// A plugin that says the same over and over costs no work but the reading, and one
-// that says ever new things is acted upon at most once a second.
+// A list that repeats the last one has no effect. Changes are announced at most once per second.
 func TestListsAreAnnouncedTogether(t *testing.T) {
 	m := newMachine(t)
 	p := m.plugin(deviceplugin.Config{Resource: gpu}, "a")
@@ -540,7 +538,7 @@ func TestListsAreAnnouncedTogether(t *testing.T) {
 	}
 	p.Set(deviceapi.Unhealthy, "a")
 	m.amount(gpu, 1, 0)
-	m.until("word of the last", func() bool { // the pending notification is cleared before it is
+	m.until("word of the last", func() bool { // unannounced is cleared before OnNode is called
 		m.mu.Lock()
 		reported := m.node
 		m.mu.Unlock()
@@ -555,7 +553,7 @@ func TestListsAreAnnouncedTogether(t *testing.T) {
 	}
 }
 
-// A resource is its newest plugin's.
+// A resource belongs to the plugin that registered last.
 func TestPluginIsReplaced(t *testing.T) {
 	parity.Proves(t, "PLUG-21")
 	m := newMachine(t)
@@ -576,7 +574,7 @@ func TestPluginIsReplaced(t *testing.T) {
 	m.amount(gpu, 1, 1)
 }
 
-// The health check tells when no plugin can register.
+// The health check fails while no plugin can register.
 func TestRegistrationHealthCheck(t *testing.T) {
 	m := newMachine(t)
 	if err := m.pool.Healthy(); err != nil {
@@ -599,7 +597,7 @@ func TestRegistrationHealthCheck(t *testing.T) {
 	})
 	cancel()
 	<-done
-	// A server that dies under the agent.
+	// The server ends while the agent runs.
 	dying := m.build()
 	l, err := net.Listen("unix", m.dir+"/x.sock")
 	if err != nil {

@@ -13,13 +13,13 @@ import (
 	"keelson/test/kit/deviceplugin"
 )
 
-// panicking panics where the agent logs a message about a resource, as often as configured.
+// panicking is a log handler that panics at a message about a resource, a given number of times.
 type panicking struct {
 	slog.Handler
 	message, resource string
 
 	mu     *sync.Mutex
-	times  map[string]int // of the message, yet to come
+	times  map[string]int // panics left, by message
 	logged map[string]int
 }
 
@@ -48,7 +48,7 @@ func (h panicking) count(what string) int {
 	return h.logged[what]
 }
 
-// end has it panic no more.
+// end ends the panics.
 func (h panicking) end() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -66,8 +66,8 @@ func panicsAt(message, resource string, times int) panicking {
 	}
 }
 
-// The agent panics at what one plugin tells. The devices of that plugin are unhealthy until it is
-// followed again; those of another one are given out meanwhile.
+// The agent panics while it processes the list of one plugin. The devices of that plugin are unhealthy until its list
+// is processed. Devices of another plugin are allocated meanwhile.
 func TestPanicDuringPluginList(t *testing.T) {
 	m := newMachine(t)
 	m.stop()
@@ -100,7 +100,7 @@ func TestPanicDuringPluginList(t *testing.T) {
 	}
 }
 
-// The agent panics at a registration. The plugin gets an error, and can try again.
+// The agent panics during a registration. The plugin gets an error and can register again.
 func TestPanicDuringRegistration(t *testing.T) {
 	m := newMachine(t)
 	m.stop()

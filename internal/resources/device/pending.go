@@ -10,8 +10,8 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// pending tracks the device plugins that were registered with the previous agent and have yet to register with this
-// one, and how long pods wait for them.
+// pendingPlugins tracks the device plugins that were registered with the previous agent and have yet to register with
+// this one, and how long pods wait for them.
 type pendingPlugins struct {
 	resources map[string]bool // guarded by Manager.mu, as is over
 	until     time.Time

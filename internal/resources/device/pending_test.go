@@ -11,7 +11,8 @@ import (
 	"keelson/test/kit/deviceplugin"
 )
 
-// Pods wait for the plugins of an earlier agent, for as long as is configured; those that were admitted longer.
+// Pods wait for the plugins of an earlier agent, for the configured time. Pods that the earlier agent admitted wait
+// without a deadline.
 func TestPodsWaitForPlugins(t *testing.T) {
 	m := newMachine(t)
 	p := m.plugin(deviceplugin.Config{Resource: gpu}, "a", "b")
@@ -31,7 +32,7 @@ func TestPodsWaitForPlugins(t *testing.T) {
 			t.Errorf("waits for %q, want %q", l.Resources, resources)
 		}
 	}
-	waits(m.pool.Late(fresh, false)) // its plugin is there
+	waits(m.pool.Late(fresh, false)) // its plugin is registered
 	m.wait = time.Minute
 	m.restart()
 	for _, po := range []*v1.Pod{none, claims} {
@@ -45,7 +46,7 @@ func TestPodsWaitForPlugins(t *testing.T) {
 	if l := m.pool.Late(ran, true); !l.Until.IsZero() {
 		t.Errorf("one that was admitted waits until %v", l.Until)
 	}
-	waits(m.pool.LateForRunning(ran)) // the checkpoint has what it was given
+	waits(m.pool.LateForRunning(ran)) // the checkpoint has the answer of the plugin
 	waits(m.pool.LateForRunning(fresh), gpu)
 
 	if next := m.pool.expire(time.Now()); time.Until(next) > time.Minute || m.waits() != 0 {
@@ -58,7 +59,7 @@ func TestPodsWaitForPlugins(t *testing.T) {
 	}
 	waits(m.pool.Late(fresh, false))
 	waits(m.pool.Late(fresh, true), gpu)
-	m.pool.expire(time.Now().Add(time.Hour)) // the node has none of it any more
+	m.pool.expire(time.Now().Add(time.Hour)) // the resource is removed from the node
 	waits(m.pool.Late(fresh, true), gpu)
 
 	if err := p.Start(); err != nil {
@@ -70,7 +71,7 @@ func TestPodsWaitForPlugins(t *testing.T) {
 	waits(m.pool.LateForRunning(fresh))
 }
 
-// A pod that comes again after the machine was started anew is to be given devices anew.
+// After a reboot a pod waits for its plugin, because its devices have to be allocated again.
 func TestPodsWaitForPluginsAfterReboot(t *testing.T) {
 	m := newMachine(t)
 	m.plugin(deviceplugin.Config{Resource: gpu}, "a")

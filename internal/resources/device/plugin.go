@@ -154,8 +154,8 @@ func (p *Manager) onList(pl *plugin, now map[string]Device) {
 	}
 }
 
-// storeList stores the devices that a plugin has listed. It returns the pods whose devices have changed, and whether
-// pods have waited for the plugin.
+// storeList stores the devices that a plugin has listed. It returns the pods with devices whose health has changed, and
+// whether pods may have waited for the plugin.
 func (p *Manager) storeList(pl *plugin, now map[string]Device) (news []types.UID, late bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -186,7 +186,7 @@ func (p *Manager) onStopped(pl *plugin) {
 	})
 }
 
-// markStopped marks the resource as stopped. It returns the pods whose devices have changed their health.
+// markStopped marks the resource as stopped. It returns the pods with devices whose health has changed.
 func (p *Manager) markStopped(pl *plugin) []types.UID {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -5,7 +5,7 @@ import (
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Quantities are counts of devices as resources.
+// Quantities returns counts of devices as a resource list.
 func Quantities(of map[string]int) v1.ResourceList {
 	list := v1.ResourceList{}
 	for name, n := range of {

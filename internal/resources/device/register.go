@@ -102,7 +102,7 @@ func (p *Manager) prepareDir(ctx context.Context) error {
 			continue
 		}
 		if err := os.Remove(p.path(e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("remove socket of earlier times: %w", err)
+			return fmt.Errorf("remove socket of an earlier agent: %w", err)
 		}
 	}
 	return nil
@@ -139,7 +139,7 @@ func validateRequest(r *deviceapi.RegisterRequest) error {
 	case !pod.IsExtended(v1.ResourceName(r.ResourceName)):
 		return fmt.Errorf("the ResourceName %q is invalid", r.ResourceName)
 	case filepath.Base(r.Endpoint) != r.Endpoint || r.Endpoint == socketName:
-		return fmt.Errorf("the Endpoint %q is no name of a socket in the directory", r.Endpoint)
+		return fmt.Errorf("the Endpoint %q is not the name of a socket in the directory", r.Endpoint)
 	}
 	return nil
 }

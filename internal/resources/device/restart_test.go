@@ -18,8 +18,8 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// An agent that takes another's place goes on with what pods have. Until a plugin has
-// come back no pod gets anything new of its devices.
+// After a restart the agent keeps the allocations of pods. Until a plugin has registered again, no pod gets further
+// devices of it.
 func TestAllocationsAfterRestart(t *testing.T) {
 	parity.ProvesPart(t, 2, "RES-51")
 	parity.ProvesPart(t, 2, "RES-55")
@@ -35,7 +35,7 @@ func TestAllocationsAfterRestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := m.starts(kept, "main")
-	// One that was judged, and whose plugin had yet to answer when the agent died.
+	// A pod that requests no devices has no entry in the checkpoint.
 	half := podOf("half", wants("main", gpu, 0))
 	if err := m.admit(half); err != nil {
 		t.Fatal(err)
@@ -68,7 +68,7 @@ func TestAllocationsAfterRestart(t *testing.T) {
 			t.Errorf("%s: %v", po.UID, err)
 		}
 	}
-	// One whose container starts without: it waits for the plugin.
+	// A container without allocated devices does not start before the plugin has registered again.
 	lost := podOf("lost", wants("main", gpu, 1))
 	if _, err := m.pool.Contribute(t.Context(), lost, &lost.Spec.Containers[0]); err == nil ||
 		!strings.Contains(err.Error(), "no healthy devices present") {
@@ -92,7 +92,7 @@ func TestAllocationsAfterRestart(t *testing.T) {
 	})
 }
 
-// A file that cannot be used is put aside, and reported.
+// A checkpoint that cannot be used is set aside and reported.
 func TestCorruptCheckpoint(t *testing.T) {
 	m := newMachine(t)
 	m.plugin(deviceplugin.Config{Resource: gpu}, "a")
@@ -119,8 +119,8 @@ func TestCorruptCheckpoint(t *testing.T) {
 	}
 }
 
-// A resource whose plugin does not come back is gone from the node after five
-// minutes, be it gone itself or the agent.
+// A resource is removed from the node if its plugin does not register again within five minutes, after a stop of the
+// plugin as well as after a restart of the agent.
 func TestPluginsThatDoNotRegisterAgain(t *testing.T) {
 	parity.Proves(t, "PLUG-23")
 	m := newMachine(t)
@@ -169,8 +169,7 @@ func TestPluginsThatDoNotRegisterAgain(t *testing.T) {
 	gone()
 }
 
-// What was given before the machine was started anew is unassigned: plugins are asked
-// again, once they are there.
+// Allocations from before a reboot are dropped. The plugins are called again when they have registered.
 func TestAllocationsAfterReboot(t *testing.T) {
 	m := newMachine(t)
 	p := m.plugin(deviceplugin.Config{Resource: gpu}, "a")
@@ -195,8 +194,8 @@ func TestAllocationsAfterReboot(t *testing.T) {
 	}
 }
 
-// A clock that is set after the machine was started has what was written before look
-// older than that. Who runs has its devices, and no other gets them.
+// If the clock is set after the boot, the checkpoint looks older than the boot. Running pods keep their devices, and no
+// other pod gets them.
 func TestClockSetAfterBoot(t *testing.T) {
 	for name, runs := range map[string]map[types.UID]bool{"running": {"1": true}, "the runtime does not answer": nil} {
 		t.Run(name, func(t *testing.T) {

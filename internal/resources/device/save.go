@@ -62,15 +62,15 @@ func (p *Manager) load(now time.Time) error {
 	}
 	p.allocated = claims
 	for name := range there {
-		// The plugin will tell which devices there are.
+		// The plugin lists its devices when it registers again.
 		p.resources[name] = &resource{stopped: now}
 	}
 	return nil
 }
 
-// removeStopped removes allocations of pods that are not running. It is called for a checkpoint from before the boot:
-// pods that run have been started since, by an agent whose clock was not set yet. For other pods plugins have to
-// allocate again.
+// removeStopped removes allocations of pods that are not running. It is called for a checkpoint that is older than the
+// boot. A pod that runs nevertheless was started after the boot, by an agent whose clock was not set yet. For other
+// pods the plugins have to allocate again.
 func (p *Manager) removeStopped(claims map[types.UID]*podDevices) {
 	running, err := p.cfg.Running()
 	if err != nil {
@@ -84,7 +84,7 @@ func decodePodDevices(held []record.PodDevicesEntry) (map[types.UID]*podDevices,
 	out := map[types.UID]*podDevices{}
 	for _, e := range held {
 		if e.PodUID == "" || e.ContainerName == "" || e.ResourceName == "" || len(e.DeviceIDs) == 0 {
-			return nil, fmt.Errorf("decode devices: an entry of pod %q, container %q, resource %q names too little",
+			return nil, fmt.Errorf("decode devices: an entry of pod %q, container %q, resource %q is incomplete",
 				e.PodUID,
 				e.ContainerName, e.ResourceName)
 		}
@@ -141,7 +141,7 @@ func (p *Manager) save() error {
 		p.mu.Lock()
 		p.unsaved = true
 		p.mu.Unlock()
-		return fmt.Errorf("write down devices: %w", err)
+		return fmt.Errorf("write checkpoint of devices: %w", err)
 	}
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// A plugin may register where plugins of all types do.
+// A device plugin can also register through the plugin watcher.
 func TestPluginsOfPluginWatcher(t *testing.T) {
 	m := newMachine(t)
 	if err := m.pool.Validate(gpu, "/x", []string{"v1alpha"}); err == nil ||
@@ -36,7 +36,7 @@ func TestPluginsOfPluginWatcher(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.amount(gpu, 1, 1)
-	// Another plugin of that name has come elsewhere since.
+	// Deregistering another endpoint of that name does not stop the plugin.
 	if err := m.pool.Deregister(t.Context(), gpu, "/elsewhere"); err != nil {
 		t.Fatal(err)
 	}
@@ -53,13 +53,13 @@ func TestPluginsOfPluginWatcher(t *testing.T) {
 	}
 }
 
-// What is measured, under upstream's names.
+// The metrics have upstream's names.
 func TestMetrics(t *testing.T) {
 	parity.Proves(t, "RES-54")
 	m := newMachine(t)
 	p := m.plugin(deviceplugin.Config{Resource: gpu}, "a", "b")
 	m.register(p, gpu, 2)
-	for _, name := range []string{"cpu", "memory"} { // any number of these may be tried
+	for _, name := range []string{"cpu", "memory"} { // there could be any number of such names
 		if err := deviceplugin.New(deviceplugin.Config{
 			Dir:      m.dir,
 			Socket:   "x.sock",

@@ -6,7 +6,7 @@ import (
 	"keelson/internal/api/client"
 )
 
-// NewAPI reads claims at the API server.
+// NewAPI returns an API that reads claims from the API server.
 func NewAPI(c *client.Client) API { return claimReader{c} }
 
 type claimReader struct{ client *client.Client }

@@ -21,8 +21,7 @@ type (
 		PodUIDs     map[string]struct{}
 		DriverState map[string]driverRecord
 	}
-	// driverRecord is what one driver answered for a claim. Without a list of devices the driver
-	// isPrepared not answered yet.
+	// driverRecord is what one driver answered for a claim. Without a list of devices the driver has not answered yet.
 	driverRecord struct{ Devices []deviceRecord }
 	// deviceRecord is an allocated device of a claim.
 	deviceRecord struct {

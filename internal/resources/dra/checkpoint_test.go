@@ -10,7 +10,7 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// What upstream's agent has written is read, and written the same.
+// Checkpoints of upstream's agent are decoded, and encoded again to the same bytes.
 func TestClaimCheckpointMatchesUpstream(t *testing.T) {
 	parity.Proves(t, "RES-61")
 	for name, want := range map[string]int{"claims-none.json": 0, "claims-pending.json": 1, "claims.json": 2} {

@@ -10,7 +10,7 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// ContainerClaims is a claim with the devices that a container gets from it.
+// ContainerClaim is a claim with the devices that a container gets from it.
 type ContainerClaim struct {
 	ClaimRef
 	Devices []ClaimDevice
@@ -58,7 +58,7 @@ func (s *Manager) ContainerClaims(p *v1.Pod, c *v1.Container) ([]ContainerClaim,
 func (s *Manager) Contribution(p *v1.Pod, c *v1.Container) (pod.Contribution, error) {
 	list, err := s.ContainerClaims(p, c)
 	if err != nil {
-		return pod.Contribution{}, fmt.Errorf("give container its claims: %w", err)
+		return pod.Contribution{}, fmt.Errorf("get devices of claims: %w", err)
 	}
 	var out pod.Contribution
 	for _, h := range list {

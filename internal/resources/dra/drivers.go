@@ -87,8 +87,8 @@ func NewDrivers(cfg DriversConfig) *Drivers {
 // OnDriver sets [DriversConfig.OnDriver]. It is called before Run.
 func (d *Drivers) OnDriver(f func(name string)) { d.cfg.OnDriver = f }
 
-// Run tracks the drivers until ctx ends. It deletes the ResourceSlices of drivers that are gone, and at first those of
-// all drivers from before its start.
+// Run tracks the drivers until ctx ends. It deletes the ResourceSlices of drivers that are gone, and once at its start
+// those of all drivers.
 func (d *Drivers) Run(ctx context.Context) error {
 	d.mu.Lock()
 	d.life = ctx
@@ -267,7 +267,7 @@ func (d *Drivers) watchConnection(ctx context.Context, i *instance) {
 	}
 }
 
-// addUser stores the state of the connection to a driver. It reports whether the driver has just become reachable.
+// setState stores the state of the connection to a driver. It reports whether the driver has just become reachable.
 func (d *Drivers) setState(i *instance, state connectivity.State) (came bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -27,7 +27,7 @@ import (
 
 const driverName = "gpu.example.com"
 
-// cluster is the API server: claims, and what drivers offer.
+// cluster is a fake API server: it has ResourceClaims, and records which ResourceSlices are deleted.
 type cluster struct {
 	mu     sync.Mutex
 	claims map[string]*Object
@@ -96,7 +96,7 @@ func play(t *testing.T, f func(*stage)) {
 	})
 }
 
-// start begins a life of the agent.
+// start starts an agent.
 func (s *stage) start() {
 	log := slog.New(slog.DiscardHandler)
 	s.health = NewHealth(HealthConfig{
@@ -135,8 +135,8 @@ func (s *stage) start() {
 	s.end = sync.OnceFunc(func() { stop(); wg.Wait() })
 }
 
-// kill ends the agent: nothing that it does on its way out counts. The next begins
-// with what is written down now.
+// kill ends the agent as in a crash: what it writes to the checkpoint while it ends is undone. Then it starts the next
+// agent.
 func (s *stage) kill() {
 	content, err := os.ReadFile(s.file())
 	s.end()
@@ -169,7 +169,7 @@ func (s *stage) dial(ctx context.Context, path string) (net.Conn, error) {
 	return l.DialContext(ctx)
 }
 
-// listen has a driver serve at a path.
+// listen serves a driver at a path.
 func (s *stage) listen(d *dradriver.Driver, path string) {
 	l := bufconn.Listen(1 << 16)
 	s.mu.Lock()
@@ -178,7 +178,7 @@ func (s *stage) listen(d *dradriver.Driver, path string) {
 	d.Serve(l)
 }
 
-// driver has a driver run and register.
+// driver starts a driver and registers it.
 func (s *stage) driver(name string, services ...string) *dradriver.Driver {
 	d := dradriver.New(dradriver.Config{Name: name, Versions: services})
 	s.listen(d, name)
@@ -203,7 +203,7 @@ func (s *stage) changed(uid types.UID) {
 	s.news[uid]++
 }
 
-// claim makes a claim that is allocated of drivers and reserved for pods.
+// claim creates a claim with devices of the drivers, which is reserved for the pods.
 func (s *stage) claim(name string, drivers []string, pods ...*v1.Pod) *Object {
 	c := &Object{
 		ObjectMeta:  metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("uid-of-" + name)},
@@ -215,7 +215,7 @@ func (s *stage) claim(name string, drivers []string, pods ...*v1.Pod) *Object {
 	return c
 }
 
-// using is a pod whose container uses claims.
+// using returns a pod whose container uses the claims.
 func using(name string, claims ...string) *v1.Pod {
 	p := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)},
@@ -228,7 +228,7 @@ func using(name string, claims ...string) *v1.Pod {
 	return p
 }
 
-// wants has a pod's claims prepared, and waits for what comes of the first attempt.
+// wants calls Want for a pod, and waits until the first attempt has ended or blocks.
 func (s *stage) wants(p *v1.Pod) {
 	s.Want(p)
 	synctest.Wait()
@@ -239,7 +239,7 @@ func (s *stage) releases(p *v1.Pod) {
 	synctest.Wait()
 }
 
-// is checks how a pod stands with its claims.
+// is checks the result of Ready for a pod.
 func (s *stage) is(p *v1.Pod, ready bool, failure string) {
 	s.t.Helper()
 	got, err := s.Ready(p.UID)
@@ -252,7 +252,7 @@ func (s *stage) is(p *v1.Pod, ready bool, failure string) {
 	}
 }
 
-// calls are the calls that a driver got.
+// calls returns the calls that a driver got.
 func calls(d *dradriver.Driver) string {
 	var out []string
 	for _, c := range d.Calls() {

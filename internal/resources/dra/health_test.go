@@ -30,7 +30,7 @@ func reported(name string, h healthapi.HealthStatus, timeout int64, message stri
 	}
 }
 
-// newsOf is how often a pod was to be looked at.
+// newsOf returns the number of calls of OnChange for a pod.
 func (s *stage) newsOf(p *v1.Pod) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,7 +88,7 @@ func TestDeviceHealth(t *testing.T) {
 		if renamed := files.Check(t); !slices.Contains(renamed, "dra_health_state") {
 			t.Errorf("%q were renamed into place", renamed)
 		}
-		// It survives the agent.
+		// The health is restored after a restart of the agent.
 		s.kill()
 		s.register(driverName, driverName)
 		s.wants(p)
@@ -103,7 +103,7 @@ func TestDeviceHealth(t *testing.T) {
 			dev["HealthCheckTimeout"] != float64(300*time.Second) || dev["LastUpdated"] == nil || len(dev) != 6 {
 			t.Errorf("the file says %s", content)
 		}
-		// What a driver does not tell of any more lapses in its time.
+		// The health of a device that the driver does not report any more expires after its timeout.
 		d.Say(reported("dev-1", healthapi.HealthStatus_HEALTHY, 0, ""))
 		is(v1.ResourceHealthStatusUnhealthy, strings.Repeat("x", 1021)+"...")
 		after(300 * time.Second)
@@ -115,8 +115,8 @@ func TestDeviceHealth(t *testing.T) {
 	})
 }
 
-// A driver that does not come back after the agent has reports nothing: what it reported to the
-// agent before lapses all the same.
+// A driver that does not register again after a restart of the agent reports nothing. What it reported before expires
+// all the same.
 func TestHealthExpiresAfterRestart(t *testing.T) {
 	play(t, func(s *stage) {
 		p := using("p", "c")
@@ -147,7 +147,7 @@ func TestHealthExpiresAfterRestart(t *testing.T) {
 	})
 }
 
-// What one driver makes the agent keep is bounded, however often it tells of others.
+// The number of devices that are kept for one driver is bounded, even if its reports contain ever new devices.
 func TestHealthDeviceLimit(t *testing.T) {
 	h := NewHealth(HealthConfig{
 		Path:     t.TempDir() + "/" + HealthFile,

@@ -38,7 +38,7 @@ type Config struct {
 	Health   *Health // nil: device health is not tracked
 	Drivers  *Drivers
 	Events   pod.Events
-	OnChange func(types.UID) // observeCall when the claims of a pod have changed; must not block
+	OnChange func(types.UID) // called when the claims of a pod have changed; must not block
 	Log      *slog.Logger
 }
 
@@ -276,7 +276,7 @@ func (s *Manager) prune(knows func(types.UID) bool) {
 	}
 }
 
-// DriverReady retries all that has failed.
+// DriverReady retries the pods whose last attempt failed, because a driver has become available.
 func (s *Manager) DriverReady(string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

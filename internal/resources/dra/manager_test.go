@@ -24,7 +24,7 @@ func TestSharedClaimIsPreparedOnce(t *testing.T) {
 		a, b := using("a", "shared"), using("b", "shared")
 		s.claim("shared", []string{driverName}, a, b)
 		d := s.driver(driverName)
-		s.is(a, true, "") // no pod has asked
+		s.is(a, true, "") // Want was not called yet
 		s.wants(a)
 		s.wants(b)
 		s.is(a, true, "")
@@ -75,7 +75,7 @@ func TestPrepareIsRetried(t *testing.T) {
 		defer d.Stop()
 		d.Fault("NodePrepareResources", dradriver.Fault{Claim: "no luck"})
 		s.listen(d, "socket")
-		s.register(driverName, "socket") // and the pod does not wait for its time
+		s.register(driverName, "socket") // the pod is retried at once, before its back-off is over
 		synctest.Wait()
 		s.is(p, false, "NodePrepareResources failed for ResourceClaim c: no luck")
 		d.Fault("NodePrepareResources", dradriver.Fault{Omit: true})
@@ -189,7 +189,7 @@ func TestHangingDriverBlocksOnlyItsPods(t *testing.T) {
 			in["dra_resource_claims_in_use{driver_name=second.example.com}"] != 1 {
 			t.Errorf("%v", in)
 		}
-		// A pod that goes does not wait for the call that it is in.
+		// A pod that terminates does not wait for a call that hangs.
 		s.releases(hung)
 		if done, err := s.Released(hung.UID); !done {
 			t.Errorf("released: %v, %v", done, err)
@@ -199,7 +199,7 @@ func TestHangingDriverBlocksOnlyItsPods(t *testing.T) {
 	})
 }
 
-// The agent is killed at each step of a claim's life, and the next goes on.
+// The agent is killed in each state of a claim, and the next agent continues.
 func TestClaimsAfterCrash(t *testing.T) {
 	parity.Proves(t, "PLUG-30")
 	parity.ProvesPart(t, 3, "RES-62")
@@ -208,7 +208,7 @@ func TestClaimsAfterCrash(t *testing.T) {
 		s.register(driverName, driverName)
 		synctest.Wait()
 	}
-	t.Run("while a driver prepares, and the pod stays", func(t *testing.T) {
+	t.Run("while a driver prepares, pod still desired", func(t *testing.T) {
 		play(t, func(s *stage) {
 			p := using("p", "c")
 			s.claim("c", []string{driverName}, p)
@@ -228,7 +228,7 @@ func TestClaimsAfterCrash(t *testing.T) {
 			s.called(d, "Prepare c, Prepare c, Unprepare c")
 		})
 	})
-	t.Run("while a driver prepares, and the pod goes meanwhile", func(t *testing.T) {
+	t.Run("while a driver prepares, pod removed meanwhile", func(t *testing.T) {
 		play(t, func(s *stage) {
 			p := using("p", "c")
 			s.claim("c", []string{driverName}, p)
@@ -255,7 +255,7 @@ func TestClaimsAfterCrash(t *testing.T) {
 			}
 		})
 	})
-	t.Run("with everything prepared", func(t *testing.T) {
+	t.Run("all claims prepared", func(t *testing.T) {
 		play(t, func(s *stage) {
 			p := using("p", "c")
 			s.claim("c", []string{driverName}, p)
@@ -274,7 +274,7 @@ func TestClaimsAfterCrash(t *testing.T) {
 			s.called(d, "Prepare c")
 		})
 	})
-	t.Run("while a driver takes back", func(t *testing.T) {
+	t.Run("while a driver unprepares", func(t *testing.T) {
 		play(t, func(s *stage) {
 			p := using("p", "c")
 			s.claim("c", []string{driverName}, p)
@@ -295,7 +295,7 @@ func TestClaimsAfterCrash(t *testing.T) {
 			s.called(d, "Prepare c, Unprepare c, Unprepare c")
 		})
 	})
-	t.Run("and the driver is away", func(t *testing.T) {
+	t.Run("driver unavailable", func(t *testing.T) {
 		play(t, func(s *stage) {
 			p := using("p", "c")
 			s.claim("c", []string{driverName}, p)
@@ -325,7 +325,7 @@ func TestClaimsOfRemovedPodsAreReconciled(t *testing.T) {
 		p := using("p", "c")
 		s.claim("c", []string{driverName}, p)
 		s.wants(p)
-		after(119 * time.Second) // looked for once a minute
+		after(119 * time.Second) // pruned once a minute
 		s.called(d, "Prepare c")
 		after(time.Second)
 		s.called(d, "Prepare c, Unprepare c")
@@ -356,7 +356,7 @@ func TestCorruptCheckpoint(t *testing.T) {
 		s.start()
 		s.register(driverName, driverName)
 		s.wants(p)
-		s.is(p, true, "") // and it can be taken back
+		s.is(p, true, "") // and it can be unprepared
 		s.releases(p)
 		s.called(d, "Prepare c, Prepare c, Unprepare c")
 	})
@@ -388,7 +388,7 @@ func TestPrepareNeedsCheckpoint(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.wants(p)
-		s.is(p, false, "write down claims")
+		s.is(p, false, "write checkpoint of claims")
 		s.called(d, "")
 		if err := os.Mkdir(s.dir, 0o700); err != nil {
 			t.Fatal(err)
@@ -458,7 +458,7 @@ func TestContributionOfRequests(t *testing.T) {
 			{"with alternatives", []v1.ResourceClaim{{Name: "own", Request: "b"}}, "b both all"},
 			{"both", []v1.ResourceClaim{{Name: "own", Request: "b"}, {Name: "own", Request: "a"}}, "b both all a"},
 			{"none", nil, ""},
-			{"not made", []v1.ResourceClaim{{Name: "none"}}, ""},
+			{"claim not created", []v1.ResourceClaim{{Name: "none"}}, ""},
 			{"ext", nil, "ext"},
 		} {
 			got, err := s.Contribution(p, &v1.Container{
@@ -499,7 +499,7 @@ func TestClaimNamesFromStatus(t *testing.T) {
 		s.is(p, false, `pod "ns/p": ResourceClaim not created yet`)
 		p = p.DeepCopy()
 		p.Status.ResourceClaimStatuses = []v1.PodResourceClaimStatus{{Name: "own", ResourceClaimName: &name}}
-		s.wants(p) // and not after a pause
+		s.wants(p) // it is prepared at once, without back-off
 		s.is(p, true, "")
 	})
 }
@@ -532,7 +532,7 @@ func TestResourceSlicesAreDeleted(t *testing.T) {
 		d.Stop()
 		after(20 * time.Second)
 		wiped("all")
-		s.listen(d, driverName) // it is back in time
+		s.listen(d, driverName) // it serves again in time
 		after(time.Hour)
 		wiped("all")
 		d.Stop()

@@ -8,7 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// slow are the buckets of calls to drivers.
+// slow are the histogram buckets for calls to drivers.
 var slow = prometheus.ExponentialBucketsRange(.1, 40, 15)
 
 type metrics struct {

@@ -14,8 +14,8 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// TestHealthDeviceNames: a device that the runtime has no name for is shown by those of its driver, and one
-// that several devices share is shown once.
+// TestHealthDeviceNames checks that a device without a CDI ID is identified by its driver, pool and name, and that
+// devices with the same first CDI ID are listed once.
 func TestHealthDeviceNames(t *testing.T) {
 	parity.ProvesPart(t, 2, "RES-63")
 	play(t, func(s *stage) {
@@ -63,8 +63,8 @@ func TestHealthDeviceNames(t *testing.T) {
 	})
 }
 
-// TestClaimCheckpointIsSynced: what a driver is asked for is on the disk, not only on its way there, before the
-// driver is called.
+// TestClaimCheckpointIsSynced checks that the checkpoint is on the disk, not only in the page cache, before a driver is
+// called.
 func TestClaimCheckpointIsSynced(t *testing.T) {
 	unsynced := filepath.Join(t.TempDir(), "unsynced")
 	if err := os.WriteFile(unsynced, []byte("x"), 0o600); err != nil {
@@ -86,7 +86,7 @@ func TestClaimCheckpointIsSynced(t *testing.T) {
 	})
 }
 
-// notWritten is how many pages of a file have yet to be written to the disk.
+// notWritten returns the number of pages of a file that have yet to be written to the disk.
 func notWritten(path string) (uint64, error) {
 	f, err := os.Open(path)
 	if err != nil {

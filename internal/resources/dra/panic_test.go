@@ -14,15 +14,15 @@ import (
 	"keelson/test/kit/dradriver"
 )
 
-// panicking panics when an update of a driver is processed, for the configured number of times.
-type panicking struct {
+// stackCounter is a log handler that counts the stacks of panics in this file.
+type stackCounter struct {
 	slog.Handler
 	stacks *int
 }
 
-func (h panicking) Enabled(context.Context, slog.Level) bool { return true }
+func (h stackCounter) Enabled(context.Context, slog.Level) bool { return true }
 
-func (h panicking) Handle(_ context.Context, r slog.Record) error {
+func (h stackCounter) Handle(_ context.Context, r slog.Record) error {
 	r.Attrs(func(a slog.Attr) bool {
 		if a.Key == "stack" && strings.Contains(a.Value.String(), "panic_test.go") {
 			*h.stacks++
@@ -32,8 +32,8 @@ func (h panicking) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// The agent panics at the device health that one driver reports. The health of that driver is
-// watched again after one second, and then two; reports of other drivers are processed meanwhile.
+// The agent panics while it processes the device health that one driver reports. The health of that driver is watched
+// again after one second, and then after two. Reports of other drivers are processed meanwhile.
 func TestPanicDuringHealthUpdate(t *testing.T) {
 	play(t, func(s *stage) {
 		const other = "nic.example.com"
@@ -45,7 +45,7 @@ func TestPanicDuringHealthUpdate(t *testing.T) {
 			}
 			s.HealthChanged(driver)
 		}
-		s.health.cfg.Log = slog.New(panicking{slog.DiscardHandler, &stacks})
+		s.health.cfg.Log = slog.New(stackCounter{slog.DiscardHandler, &stacks})
 		sick, well := s.driver(driverName, dradriver.V1, dradriver.Health), s.driver(other, dradriver.V1,
 			dradriver.Health)
 		is := func(driver string, want v1.ResourceHealthStatus) {
@@ -63,7 +63,7 @@ func TestPanicDuringHealthUpdate(t *testing.T) {
 		}
 		well.Say(reported("dev-0", healthapi.HealthStatus_UNHEALTHY, 3600, ""))
 		is(other, v1.ResourceHealthStatusUnhealthy)
-		after(time.Second) // it is followed again
+		after(time.Second) // it is watched again
 		sick.Say(reported("dev-0", healthapi.HealthStatus_UNHEALTHY, 3600, ""))
 		synctest.Wait()
 		if stacks != 2 {
@@ -73,7 +73,7 @@ func TestPanicDuringHealthUpdate(t *testing.T) {
 		sick.Say(reported("dev-0", healthapi.HealthStatus_HEALTHY, 1, ""))
 		is(driverName, v1.ResourceHealthStatusHealthy)
 		left = 1
-		after(time.Second) // and the panic is in the timer
+		after(time.Second) // the panic occurs in the expiry timer
 		is(driverName, v1.ResourceHealthStatusUnknown)
 		if left != 0 || stacks != 3 {
 			t.Errorf("%d panics have yet to come; %d stacks in the log, want 3", left, stacks)

@@ -64,7 +64,7 @@ func (s *Manager) prepareOne(ctx context.Context, p *v1.Pod, n podClaim) error {
 	drivers := driversOf(obj)
 	for _, name := range drivers {
 		if _, err := s.cfg.Drivers.find(name); err != nil {
-			return err // nothing is recorded that could not be unprepared
+			return err // a claim is not recorded before its driver could unprepare it
 		}
 	}
 	c, leave, err := s.lockClaim(ctx, ClaimRef{obj.Namespace, obj.Name, string(obj.UID)})

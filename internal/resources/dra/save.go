@@ -42,7 +42,7 @@ func claimsOf(list []claimRecord) (map[types.UID]*claim, error) {
 	out := map[types.UID]*claim{}
 	for _, e := range list {
 		if e.ClaimUID == "" || e.ClaimName == "" || e.Namespace == "" {
-			return nil, fmt.Errorf("decode claims: an entry names too little: %+v", e)
+			return nil, fmt.Errorf("decode claims: an entry is incomplete: %+v", e)
 		}
 		c := &claim{
 			ClaimRef: ClaimRef{e.Namespace, e.ClaimName, e.ClaimUID},
@@ -54,7 +54,7 @@ func claimsOf(list []claimRecord) (map[types.UID]*claim, error) {
 			c.users[types.UID(uid)] = true
 		}
 		for name, d := range e.DriverState {
-			// It is not known whether the driver was called without an answer.
+			// The driver may have been called without an answer.
 			p := &driverState{asked: true, prepared: d.Devices != nil}
 			for _, dev := range d.Devices {
 				one := Device{
@@ -96,7 +96,7 @@ func (s *Manager) save() error {
 		s.mu.Lock()
 		s.unsaved = true
 		s.mu.Unlock()
-		return fmt.Errorf("write down claims: %w", err)
+		return fmt.Errorf("write checkpoint of claims: %w", err)
 	}
 	return nil
 }

@@ -43,7 +43,7 @@ func TestBreaches(t *testing.T) {
 		"a volume without limit": {func(p *v1.Pod) { volume(p, "v", "") }, Use{Volumes: holds(900)}, Disks{}, "",
 			""},
 		"a volume that is not measured": {func(p *v1.Pod) { volume(p, "v", "10Mi") }, Use{}, Disks{}, "", ""},
-		"a limit of zero is none": {func(p *v1.Pod) { volume(p, "v", "0") }, Use{Volumes: holds(9)}, Disks{}, "",
+		"a limit of zero is no limit": {func(p *v1.Pod) { volume(p, "v", "0") }, Use{Volumes: holds(9)}, Disks{}, "",
 			""},
 		"logs and layer count for a container, if the other one has no limit": {func(p *v1.Pod) {
 			limit(p, 0,
@@ -56,7 +56,7 @@ func TestBreaches(t *testing.T) {
 			Use{Containers: []ContainerUse{part("main", 5, 5)}}, Disks{}, "", ""},
 		"a layer on a disk of its own does not count": {func(p *v1.Pod) { limit(p, 0, "10Mi"); limit(p, 1, "900Mi") },
 			Use{Containers: []ContainerUse{part("main", 5, 500)}}, Disks{Images: true}, "", ""},
-		"logs do": {func(p *v1.Pod) { limit(p, 0, "10Mi"); limit(p, 1, "90Mi") },
+		"logs count with a separate image disk": {func(p *v1.Pod) { limit(p, 0, "10Mi"); limit(p, 1, "90Mi") },
 			Use{Containers: []ContainerUse{part("main", 11, 5)}}, Disks{Images: true},
 			"ephemeralcontainerfs.limit", `Container main exceeded its local ephemeral storage limit "10Mi". `},
 		"all containers and volumes together": {func(p *v1.Pod) {
@@ -67,7 +67,7 @@ func TestBreaches(t *testing.T) {
 		},
 			Use{Containers: []ContainerUse{part("main", 3, 3), part("other", 3, 3)}, Volumes: holds(9)}, Disks{},
 			"ephemeralpodfs.limit", "Pod ephemeral local storage usage exceeds the total limit of containers 20Mi. "},
-		"with what the agent keeps for the pod": {func(p *v1.Pod) { limit(p, 0, "10Mi") }, Use{
+		"files that the agent keeps for the pod": {func(p *v1.Pod) { limit(p, 0, "10Mi") }, Use{
 			Containers: []ContainerUse{part("main", 5, 5)},
 			Own:        Space{Bytes: 1},
 		}, Disks{},
@@ -83,14 +83,14 @@ func TestBreaches(t *testing.T) {
 			limit(p, 0, "10Mi")
 			limit(p, 1, "90Mi")
 		}, Use{Containers: []ContainerUse{part("main", 5, 50)}}, Disks{Images: true, Containers: true}, "", ""},
-		"init containers and sidecars are held to no limit of their own": {func(p *v1.Pod) {
+		"init containers and sidecars have no container limit": {func(p *v1.Pod) {
 			limit(p, 0, "90Mi")
 			always := v1.ContainerRestartPolicyAlways
 			side := v1.Container{Name: "side", RestartPolicy: &always}
 			side.Resources.Limits = v1.ResourceList{v1.ResourceEphemeralStorage: amount("10Mi")}
 			p.Spec.InitContainers = append(p.Spec.InitContainers, side)
 		}, Use{Containers: []ContainerUse{part("side", 6, 5)}}, Disks{}, "", ""},
-		"volumes of others do not count": {func(p *v1.Pod) { limit(p, 0, "10Mi") }, Use{
+		"volumes of other pods do not count": {func(p *v1.Pod) { limit(p, 0, "10Mi") }, Use{
 			Volumes: map[string]VolumeUse{"claim": {Space{Bytes: 1 << 40}, false}},
 		}, Disks{}, "", ""},
 		"no limit at all": {func(*v1.Pod) {}, Use{

@@ -99,8 +99,8 @@ func cmpBool(a, b bool) int {
 	return -1
 }
 
-// Grace returns the termination grace period of an eviction: none for a hard threshold, and for a soft one that of the
-// pod, up to longest. It is at least one second.
+// Grace returns the termination grace period of an eviction: one second for a hard threshold, and for a soft one that
+// of the pod, at most longest and at least one second.
 func Grace(m Met, p *v1.Pod, longest time.Duration) time.Duration {
 	if m.Hard() {
 		return time.Second

@@ -18,12 +18,12 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// mi is so many MiB.
+// mi returns n MiB in bytes.
 func mi(n uint64) *uint64 { n <<= 20; return &n }
 
 func amount(text string) resource.Quantity { return resource.MustParse(text) }
 
-// asks makes a pod whose container asks for so much of a resource.
+// asks returns a pod whose container requests an amount of a resource.
 func asks(name string, priority int32, res v1.ResourceName, text string) *v1.Pod {
 	p := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ns", UID: types.UID(name)},
@@ -35,7 +35,7 @@ func asks(name string, priority int32, res v1.ResourceName, text string) *v1.Pod
 	return p
 }
 
-// doEvict chooses again and again.
+// order returns the names of the pods in the order in which Choose selects them.
 func order(s Signal, d Disks, from []Candidate) string {
 	var out []string
 	for left := slices.Clone(from); ; {
@@ -71,7 +71,7 @@ func TestChooseByMemory(t *testing.T) {
 		use(asks("over-by-300", 0, v1.ResourceMemory, "500Mi"), 800),
 		use(asks("over-by-350", 0, v1.ResourceMemory, ""), 350),
 		use(asks("within", 0, v1.ResourceMemory, "500Mi"), 499),
-		use(heavy, 450), // within, by what its sandbox takes
+		use(heavy, 450), // within its request, because the overhead is added to it
 		use(bare, 320),  // over by its whole usage: overhead counts only for pods that request the resource
 		use(whole, 400), // over by 50
 	}
@@ -124,15 +124,15 @@ func TestChooseByDiskUsage(t *testing.T) {
 		{NodeFSAvailable, shared, "layer logs volume high within"},
 		{ImageFSAvailable, shared, "layer logs volume high within"},
 		{ContainerFSAvailable, shared, "layer logs volume high within"},
-		{NodeFSInodesFree, shared, "within layer logs volume high"}, // inodes are not asked for
-		{NodeFSAvailable, apart, "logs volume high within layer"},   // over: in logs and volumes
+		{NodeFSInodesFree, shared, "within layer logs volume high"}, // pods cannot request inodes
+		{NodeFSAvailable, apart, "logs volume high within layer"},   // logs and volumes count
 		{ImageFSAvailable, apart, "layer high within logs volume"},
 		{ContainerFSAvailable, apart, "layer high within logs volume"},
 		{NodeFSAvailable, split, "layer logs volume high within"},
 		{ContainerFSAvailable, split, "layer logs volume high within"},
 		{NodeFSInodesFree, apart, "within logs volume high layer"},
 		{ContainerFSInodesFree, apart, "within layer high logs volume"},
-		{ImageFSAvailable, split, "within layer logs volume high"}, // nothing of theirs is there
+		{ImageFSAvailable, split, "within layer logs volume high"}, // nothing of pods is on this file system
 	} {
 		if got := order(tc.signal, tc.disks, pods); got != tc.want {
 			t.Errorf("%s, %+v: %s, want %s", tc.signal, tc.disks, got, tc.want)
@@ -255,7 +255,8 @@ func TestEvictionMessage(t *testing.T) {
 		"Threshold quantity: 100Mi, available: 83886080. ") {
 		t.Errorf("of processes: %q", message)
 	}
-	// Bytes are counted by 1024, and what is not bytes by tens.
+	// Available bytes have binary suffixes, available inodes and process IDs are decimal. The threshold quantity of a
+	// percentage always has a binary suffix.
 	for signal, want := range map[Signal]string{
 		MemoryAvailable:       "memory. Threshold quantity: 4Ki, available: 2Ki. ",
 		NodeFSAvailable:       "ephemeral-storage. Threshold quantity: 4Ki, available: 2Ki. ",
@@ -273,7 +274,7 @@ func TestEvictionMessage(t *testing.T) {
 	}
 }
 
-// TestChooseAgreesWithSortedPods compares with a slow way that is plain to see.
+// TestChooseAgreesWithSortedPods compares the chosen pod with each other pod, for random pods.
 func TestChooseAgreesWithSortedPods(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 4))
 	for range 2000 {

@@ -130,7 +130,7 @@ func (e *Manager) evictBreaching(ctx context.Context, disks Disks) bool {
 	if !slices.ContainsFunc(e.cfg.Pods(), Limited) {
 		return false
 	}
-	// Measuring volumes is expensive. The last measurement tells which pods are checked again with a new one.
+	// Measuring volumes is expensive. They are measured again only if a pod exceeds a limit by the last measurement.
 	found := e.breaches(ctx, DisksLately, disks)
 	if len(found) > 0 {
 		found = e.breaches(ctx, DisksNow, disks)

@@ -7,8 +7,8 @@
 //
 // Decisions are pure: [State.Evaluate] (which thresholds are met, which of them have to be acted on, and the pressure
 // conditions), [Choose] (which pod is evicted), [Breaches] (which pods exceed a limit of their own) and [reclaims]
-// (what is removed first). A signal that could not be measured, is stale, or was acted on before has no effect, and a
-// pod without known usage is not chosen.
+// (what is removed first). A threshold whose signal could not be measured, or whose measurement is stale, is not met. A
+// measurement is acted on once only. A pod without known usage is not chosen.
 //
 // Run has two loops, each with its own state:
 //

@@ -30,7 +30,7 @@ type key struct {
 
 func (t Threshold) key() key { return key{t.Signal, t.Grace} }
 
-// State is the result of earlier checks. It is a value: Judge returns a new one. The zero value is valid.
+// State is the result of earlier checks. It is a value: Evaluate returns a new one. The zero value is valid.
 type State struct {
 	since   map[key]time.Time                  // when a threshold that is met was first met
 	open    map[key]bool                       // thresholds acted on, for which minimum reclaim applies

@@ -18,7 +18,7 @@ const hold = 5 * time.Minute
 
 func after(seconds int) time.Time { return now.Add(time.Duration(seconds) * time.Second) }
 
-// check is one look at how much memory is left.
+// look is one check with the memory that is available at that time.
 type look struct {
 	at   int   // seconds
 	left int64 // -1: it could not be measured
@@ -40,25 +40,25 @@ func TestEvaluate(t *testing.T) {
 		settings Settings
 		looks    []look
 	}{
-		"exactly the least is enough": {hard, []look{{0, 100, 0, ""}}},
+		"exactly the threshold is no pressure": {hard, []look{{0, 100, 0, ""}}},
 		"a hard threshold is acted on at once, and again with a new measurement": {hard, []look{
 			{0, 99, 0, "pressed act"}, {10, 98, 0, "pressed act"}}},
-		"what was measured before is not acted on again": {hard, []look{
+		"the same measurement causes no second action": {hard, []look{
 			{0, 99, 0, "pressed act"}, {10, 99, 10, "pressed"}, {20, 99, 0, "pressed act"}}},
-		"a measurement from long ago says nothing": {hard, []look{{60, 1, 31, ""}}},
-		"what cannot be measured says nothing":     {hard, []look{{0, -1, 0, ""}}},
-		"a pressure is held though it is not measured any more": {hard, []look{
+		"an old measurement is ignored":    {hard, []look{{60, 1, 31, ""}}},
+		"a missing measurement is ignored": {hard, []look{{0, -1, 0, ""}}},
+		"pressure remains without new measurements": {hard, []look{
 			{0, 99, 0, "pressed act"}, {10, -1, 0, "pressed"}, {310, -1, 0, ""}}},
-		"a soft threshold waits for its grace, from when it was first seen": {soft, []look{
+		"a soft threshold waits for its grace period": {soft, []look{
 			{0, 99, 0, "pressed next 60"}, {59, 99, 0, "pressed next 60"}, {60, 99, 0, "pressed act"}}},
-		"a grace begins anew when there was enough in between": {soft, []look{
+		"the grace period restarts after recovery": {soft, []look{
 			{0, 99, 0, "pressed next 60"},
 			{30, 100, 0, "pressed"},
 			{40, 99, 0, "pressed next 100"},
 			{60, 99, 0, "pressed next 100"},
 			{100, 99, 0, "pressed act"},
 		}},
-		"more than the least has to be had once it was acted on": {reclaim, []look{
+		"minimum reclaim after an action": {reclaim, []look{
 			{0, 120, 0, ""},
 			{10, 99, 0, "pressed act"},
 			{20, 120, 0, "pressed act"},
@@ -130,7 +130,7 @@ func TestMemoryThresholdComesFirst(t *testing.T) {
 	}
 }
 
-// TestEvaluateIgnoresOldMeasurements tries random histories.
+// TestEvaluateIgnoresOldMeasurements evaluates random sequences of measurements.
 func TestEvaluateIgnoresOldMeasurements(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {

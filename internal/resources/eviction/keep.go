@@ -6,13 +6,13 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// Keep is what is kept from pods so that nothing has to be evicted: the hard thresholds.
+// Keep computes how much of the node's capacity is withheld from pods: the hard thresholds.
 type Keep struct {
 	Thresholds []Threshold
-	Off        bool // nothing is kept
+	Off        bool // nothing is withheld
 }
 
-// Of are the thresholds as amounts of the capacity, which are subtracted from allocatable.
+// Of returns the hard thresholds as amounts of the capacity. They are subtracted from allocatable.
 func (k Keep) Of(capacity v1.ResourceList) v1.ResourceList {
 	if k.Off {
 		return nil
@@ -20,7 +20,7 @@ func (k Keep) Of(capacity v1.ResourceList) v1.ResourceList {
 	return Reserve(k.Thresholds, capacity)
 }
 
-// With is what is reserved together with the thresholds.
+// With returns the sum of reserved and the hard thresholds.
 func (k Keep) With(reserved, capacity v1.ResourceList) v1.ResourceList {
 	sum := v1.ResourceList{}
 	maps.Copy(sum, reserved)

@@ -21,7 +21,7 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// fullDisk is a file system of its own that is nearly full.
+// fullDisk mounts a file system that is nearly full and returns its path.
 func fullDisk(t *testing.T) string {
 	t.Helper()
 	need.Root(t, "mounting")
@@ -40,7 +40,7 @@ func fullDisk(t *testing.T) string {
 	return dir
 }
 
-// runtimeDisks tells where images and containers are; empty: it does not tell.
+// runtimeDisks is a runtime that reports these mount points. Empty: it does not report one.
 type runtimeDisks struct{ images, containers string }
 
 func (r runtimeDisks) ImageFsInfo(
@@ -55,7 +55,7 @@ func (r runtimeDisks) ImageFsInfo(
 	return &runtimeapi.ImageFsInfoResponse{ImageFilesystems: at(r.images), ContainerFilesystems: at(r.containers)}, nil
 }
 
-// figures are what others have measured.
+// figures is a statsProvider with fixed measurements.
 type figures struct {
 	node, pods stats.Memory
 	limited    bool
@@ -94,13 +94,13 @@ func TestSeparateContainerFilesystem(t *testing.T) {
 		images, containers, signal string
 		separate, pressure         bool
 	}{
-		"the disk of containers is full":                  {roomy, full, "containerfs.available", true, true},
-		"what images have does not matter to containers":  {full, roomy, "containerfs.available", true, false},
-		"nor the other way round":                         {roomy, full, "imagefs.available", true, false},
-		"the disk of images is full":                      {full, roomy, "imagefs.available", true, true},
-		"with the gate off both are where the images are": {roomy, full, "containerfs.available", false, false},
-		"and are full with it":                            {full, roomy, "containerfs.available", false, true},
-		"a runtime that does not tell has both in one":    {full, "", "containerfs.available", true, true},
+		"the disk of containers is full":                 {roomy, full, "containerfs.available", true, true},
+		"images do not affect the disk of containers":    {full, roomy, "containerfs.available", true, false},
+		"containers do not affect the disk of images":    {roomy, full, "imagefs.available", true, false},
+		"the disk of images is full":                     {full, roomy, "imagefs.available", true, true},
+		"gate off: both on the disk of images":           {roomy, full, "containerfs.available", false, false},
+		"gate off: both are full":                        {full, roomy, "containerfs.available", false, true},
+		"a runtime that does not report it has one disk": {full, "", "containerfs.available", true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newMachine(t, func(c *MachineConfig) {

@@ -39,7 +39,7 @@ type Source interface {
 	Use(context.Context, Depth) (map[types.UID]Use, error)
 }
 
-// Depth tells how much of the usage of pods is measured.
+// Depth is how much of the usage of pods is measured.
 type Depth int
 
 // The depths.
@@ -55,7 +55,7 @@ type Order struct {
 	// Immediate kills the pod without any grace period.
 	Immediate bool
 	Message   string
-	// Disrupts tells that the pod is a disruption target: it is evicted for a node-level signal.
+	// Disrupts marks the pod as a disruption target: it is evicted for a node-level signal.
 	Disrupts bool
 }
 
@@ -65,7 +65,7 @@ type events interface {
 	Annotated(p *v1.Pod, annotations map[string]string, eventType, reason, message string)
 }
 
-// Config holds the configuration of an Manager. All fields are required unless noted otherwise.
+// Config holds the configuration of a Manager. All fields are required unless noted otherwise.
 type Config struct {
 	Thresholds []Threshold // of [Parse]
 	// PressureTransition is evictionPressureTransitionPeriod: how long a pressure condition remains after it was last
@@ -78,7 +78,7 @@ type Config struct {
 	Source Source
 	// Synced are closed when all running pods are known. Before that, thresholds are checked and nothing is evicted.
 	Synced []<-chan struct{}
-	// Pods returns the pods that take up the node, with their allocated resources.
+	// Pods returns the pods that use resources of the node, with their allocated resources.
 	Pods func() []*v1.Pod
 	// Evict evicts a pod. The channel is closed when its resources are released.
 	Evict func(types.UID, Order) (released <-chan struct{})
@@ -115,7 +115,7 @@ const (
 	diskLoop
 )
 
-// New returns an Manager. Nothing is measured before Run.
+// New returns a Manager. Nothing is measured before Run.
 func New(cfg Config) (*Manager, error) {
 	m, err := newMetrics(cfg.Registry)
 	e := &Manager{
@@ -144,7 +144,7 @@ func (e *Manager) Pressures() []v1.NodeConditionType {
 	return e.pressuresLocked()
 }
 
-// Known is Pressures after the first check of both loops. It waits for that for a limited time.
+// Known returns the pressure conditions after the first check of both loops. It waits for that for a limited time.
 func (e *Manager) Known(ctx context.Context) []v1.NodeConditionType {
 	late := time.NewTimer(firstCheckTimeout)
 	defer late.Stop()
@@ -327,7 +327,7 @@ func (e *Manager) awaitReleased(ctx context.Context, pods []evictedPod) {
 	}
 }
 
-// forgetReleased removes state of pods that no longer take up the node.
+// forgetReleased removes the state of pods that no longer use resources of the node.
 func (e *Manager) forgetReleased() {
 	e.mu.Lock()
 	leaving := slices.AppendSeq(slices.Collect(maps.Keys(e.evicting)), maps.Keys(e.excluded))

@@ -20,19 +20,19 @@ import (
 	"keelson/test/kit/scrape"
 )
 
-// stage is a node with its pods. Each takes memory and disk until it has ended.
+// stage is a fake node with pods. Each pod uses memory and disk until it is released.
 type stage struct {
-	mu     sync.Mutex
-	began  time.Time
-	left   map[Signal]int64 // beside what pods take
-	pods   map[types.UID]*onStage
-	disks  error
-	unread error // of what pods use
-	images int64 // bytes on the disk that can be removed
-	story  []string
-	looks  map[Signal]int
-	asked  []Depth // what pods use
-	waned  bool    // what was over its limit lately is no more
+	mu         sync.Mutex
+	began      time.Time
+	left       map[Signal]int64 // available, without the usage of pods
+	pods       map[types.UID]*onStage
+	disks      error
+	unread     error // of Use
+	images     int64 // bytes on the disk that can be removed
+	records    []string
+	looks      map[Signal]int
+	asked      []Depth // of the calls of Use
+	belowLimit bool    // a new measurement finds no pod over its limit any more
 }
 
 type onStage struct {
@@ -49,14 +49,14 @@ func newStage() *stage {
 	return &stage{began: time.Now(), left: map[Signal]int64{}, pods: map[types.UID]*onStage{}, looks: map[Signal]int{}}
 }
 
-func (s *stage) tell(format string, args ...any) {
+func (s *stage) record(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.tellLocked(format, args...)
+	s.recordLocked(format, args...)
 }
 
-func (s *stage) tellLocked(format string, args ...any) {
-	s.story = append(s.story, fmt.Sprintf("%v ", time.Since(s.began))+fmt.Sprintf(format, args...))
+func (s *stage) recordLocked(format string, args ...any) {
+	s.records = append(s.records, fmt.Sprintf("%v ", time.Since(s.began))+fmt.Sprintf(format, args...))
 }
 
 func (s *stage) add(o onStage) {
@@ -111,7 +111,7 @@ func (s *stage) Use(_ context.Context, depth Depth) (map[types.UID]Use, error) {
 	out := map[types.UID]Use{}
 	for uid, p := range s.pods {
 		n := p.uses()
-		if s.waned && depth == DisksNow {
+		if s.belowLimit && depth == DisksNow {
 			p.layer = 0
 		}
 		out[uid] = Use{
@@ -133,7 +133,7 @@ func (s *stage) list() []*v1.Pod {
 	return out
 }
 
-// Evict ends a pod after two seconds, or never.
+// evict releases a pod after two seconds, after 50 ms if it is killed immediately, or never if it is stuck.
 func (s *stage) evict(uid types.UID, o Order) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -142,7 +142,7 @@ func (s *stage) evict(uid types.UID, o Order) <-chan struct{} {
 	if o.Immediate {
 		how = "at once"
 	}
-	s.tellLocked("evict %s %s", uid, how)
+	s.recordLocked("evict %s %s", uid, how)
 	took := 2 * time.Second
 	if o.Immediate {
 		took = 50 * time.Millisecond
@@ -158,12 +158,12 @@ func (s *stage) evict(uid types.UID, o Order) <-chan struct{} {
 	return p.released
 }
 
-func (s *stage) Node(kind, reason, message string) { s.tell("%s %s: %s", kind, reason, message) }
+func (s *stage) Node(kind, reason, message string) { s.record("%s %s: %s", kind, reason, message) }
 func (s *stage) Annotated(p *v1.Pod, notes map[string]string, kind, reason, message string) {
-	s.tell("%s %s %s %v", p.Name, kind, reason, notes)
+	s.record("%s %s %s %v", p.Name, kind, reason, notes)
 }
 
-// play runs an evictor in virtual time for a while, and returns what happened.
+// play runs a Manager in virtual time for a while, and returns it with its metrics.
 func (s *stage) play(
 	t *testing.T, settings Settings, change func(*Config), long time.Duration,
 ) (*Manager, *prometheus.Registry) {
@@ -180,9 +180,9 @@ func (s *stage) play(
 		Synced:               []<-chan struct{}{known},
 		Pods:                 s.list,
 		Evict:                s.evict,
-		RemoveDeadContainers: func(context.Context) error { s.tell("remove ended"); return nil },
+		RemoveDeadContainers: func(context.Context) error { s.record("remove ended"); return nil },
 		RemoveUnusedImages: func(context.Context) error {
-			s.tell("remove images")
+			s.record("remove images")
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.images = 0
@@ -209,12 +209,12 @@ func (s *stage) play(
 	return e, reg
 }
 
-// reported is what happened. That the disk loop lets memory go first at the start is not
-// included.
+// reported returns what happened. Times of 10 ms are shown as 0 s: for that long the disk loop waits at the start for
+// the first check of memory.
 func (s *stage) reported() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return strings.ReplaceAll(strings.Join(s.story, "\n"), "10ms ", "0s ")
+	return strings.ReplaceAll(strings.Join(s.records, "\n"), "10ms ", "0s ")
 }
 
 func virtually(t *testing.T, f func(*testing.T, *stage)) {
@@ -222,8 +222,8 @@ func virtually(t *testing.T, f func(*testing.T, *stage)) {
 	synctest.Test(t, func(t *testing.T) { f(t, newStage()) })
 }
 
-// The agent panics at the pod that uses the most. The next one is evicted, and the first is tried again after five
-// minutes.
+// The agent panics while it evicts the pod that uses the most memory. The next pod is evicted, and the first one is
+// tried again after five minutes.
 func TestPanicDuringEviction(t *testing.T) {
 	virtually(t, func(t *testing.T, s *stage) {
 		s.left[MemoryAvailable] = 4 * gi
@@ -280,7 +280,7 @@ func TestEvictsOnePodAtATime(t *testing.T) {
 			s.add(onStage{pod: asks(fmt.Sprint("p", i), 0, v1.ResourceMemory, ""), memory: n * gi})
 		}
 		_, reg := s.play(t, oneGi, nil, time.Minute)
-		// 2 GiB too much are taken: the pod with 4 ends, and that is enough.
+		// The pods use 2 GiB more than there are. Evicting the pod with 4 GiB is enough.
 		if got := s.reported(); got != says(0)+"\n0s evict p2 1s\n0s p2 Warning Evicted map[offending_containers:main "+
 			"offending_containers_usage:4Gi starved_resource:memory]" {
 			t.Errorf("reported:\n%s", got)
@@ -303,16 +303,16 @@ func TestEvictsOnePodAtATime(t *testing.T) {
 				evictions = append(evictions, line)
 			}
 		}
-		// The second one has to wait until the first is given up, the third until the
-		// second is gone; and no pod is evicted twice.
+		// The second pod is evicted when the wait for the first one has timed out, the third when the second is
+		// released. No pod is evicted twice.
 		if got := fmt.Sprint(evictions); got != "[0s evict p2 1s 30s evict p1 1s 32s evict p0 1s]" {
 			t.Errorf("evictions: %s", got)
 		}
 	})
 }
 
-// Who keeps the pods asks for pressures while it judges one, under a lock of its own:
-// were it asked for its pods under the evictor's, both could wait for each other.
+// Config.Pods is called without Manager.mu: the owner of the pods calls Pressures under a lock of its own, so that each
+// could wait for the lock of the other.
 func TestPodsCalledWithoutLock(t *testing.T) {
 	asked := 0
 	var e *Manager
@@ -338,8 +338,8 @@ func TestPodsCalledWithoutLock(t *testing.T) {
 	}
 }
 
-// Also where no threshold is on memory: a pod that takes long to go is not kept in mind
-// when it has gone.
+// A pod that takes longer to terminate than it is waited for is dropped when it is gone, also without memory
+// thresholds.
 func TestReleasedPodsAreDropped(t *testing.T) {
 	virtually(t, func(t *testing.T, s *stage) {
 		limited := asks("limited", 0, v1.ResourceMemory, "")
@@ -388,8 +388,8 @@ func TestNoEvictionWithoutUsage(t *testing.T) {
 	virtually(t, func(t *testing.T, s *stage) {
 		s.left[MemoryAvailable], s.unread = 0, errors.New("no such file")
 		s.add(onStage{pod: asks("p", 0, v1.ResourceMemory, ""), memory: gi})
-		e, _ := s.play(t, oneGi, nil, 55*time.Second) // usage is not attributable
-		// It is looked every second, and logged every ten.
+		e, _ := s.play(t, oneGi, nil, 55*time.Second) // the usage of pods cannot be read
+		// Memory is checked every second, and the event is recorded every ten seconds.
 		if got := strings.Split(s.reported(), "\n"); len(got) != 6 || got[0] != says(0) || got[5] != says(50) ||
 			len(e.Pressures()) != 1 {
 			t.Errorf("pressures %v, reported:\n%s", e.Pressures(), s.reported())
@@ -397,8 +397,7 @@ func TestNoEvictionWithoutUsage(t *testing.T) {
 	})
 }
 
-// TestMemoryCheckInterval follows programs that take up to 4 GB
-// a second.
+// TestMemoryCheckInterval evicts programs whose memory grows by up to 4 GB per second.
 func TestMemoryCheckInterval(t *testing.T) {
 	parity.Differs(t, "EVIC-20", "0028")
 	parity.Differs(t, "EVIC-09", "0028")
@@ -418,7 +417,7 @@ func TestMemoryCheckInterval(t *testing.T) {
 			}
 			when, what, _ := strings.Cut(line, " ")
 			at, err := time.ParseDuration(when)
-			want := "evict greedy at once" // the rest would be gone before it had to stop
+			want := "evict greedy at once" // memory would be exhausted before a graceful termination ends
 			if speed < 200e6 {
 				want = "evict greedy 1s"
 			}
@@ -439,7 +438,7 @@ func TestMemoryCheckIntervalWhenIdle(t *testing.T) {
 		s.play(t, Settings{
 			Hard: map[string]string{"memory.available": "1Gi", "nodefs.available": "1Gi"},
 		}, nil, 5*time.Minute)
-		// Three seconds are what the fastest program would need.
+		// maxMemoryRate uses up the 24 GiB above the threshold in three seconds.
 		if m, d := s.looks[MemoryAvailable], s.looks[NodeFSAvailable]; m != 101 || d != 31 {
 			t.Errorf("memory was looked at %d times, the disk %d times", m, d)
 		}
@@ -486,7 +485,7 @@ func TestReclaimBeforeEviction(t *testing.T) {
 	})
 }
 
-// TestStatsAgeMetric: of all thresholds that are met when a pod is evicted.
+// TestStatsAgeMetric checks that the age is observed for all thresholds that are met when a pod is evicted.
 func TestStatsAgeMetric(t *testing.T) {
 	parity.ProvesPart(t, 3, "EVIC-24")
 	virtually(t, func(t *testing.T, s *stage) {
@@ -508,8 +507,8 @@ func TestStatsAgeMetric(t *testing.T) {
 	})
 }
 
-// TestMinimumReclaim: a pod is evicted unless the removal of unused images and containers
-// reclaims evictionMinimumReclaim beyond the threshold.
+// TestMinimumReclaim checks that a pod is evicted unless the removal of unused images and containers reclaims
+// evictionMinimumReclaim beyond the threshold.
 func TestMinimumReclaim(t *testing.T) {
 	parity.ProvesPart(t, 3, "EVIC-07")
 	settings := Settings{
@@ -543,25 +542,25 @@ func TestMemoryEvictionBeforeDiskEviction(t *testing.T) {
 	})
 }
 
-// TestVolumesAreRemeasuredBeforeEviction: not every ten seconds, and not by
-// what was so a while ago.
+// TestVolumesAreRemeasuredBeforeEviction checks that volumes are measured again only if a pod exceeds a limit by the
+// last measurement, and that the new measurement decides.
 func TestVolumesAreRemeasuredBeforeEviction(t *testing.T) {
 	limited := asks("limited", 0, v1.ResourceMemory, "")
 	limited.Spec.Containers[0].Resources.Limits = v1.ResourceList{v1.ResourceEphemeralStorage: amount("1Gi")}
-	for _, waned := range []bool{false, true} {
+	for _, belowLimit := range []bool{false, true} {
 		virtually(t, func(t *testing.T, s *stage) {
-			s.left[NodeFSAvailable], s.waned = 100*gi, waned
+			s.left[NodeFSAvailable], s.belowLimit = 100*gi, belowLimit
 			layer := uint64(gi)
-			if waned {
+			if belowLimit {
 				layer++
 			}
 			s.add(onStage{pod: limited, layer: layer})
 			s.play(t, Settings{Hard: map[string]string{"nodefs.available": "1Gi"}}, nil, 25*time.Second)
 			if got := s.reported(); got != "" {
-				t.Errorf("waned %v:\n%s", waned, got)
+				t.Errorf("belowLimit %v:\n%s", belowLimit, got)
 			}
-			if wanted := map[bool]string{false: "[1 1 1]", true: "[1 2 1 1]"}[waned]; fmt.Sprint(s.asked) != wanted {
-				t.Errorf("waned %v: measured %v, want %s", waned, s.asked, wanted)
+			if wanted := map[bool]string{false: "[1 1 1]", true: "[1 2 1 1]"}[belowLimit]; fmt.Sprint(s.asked) != wanted {
+				t.Errorf("belowLimit %v: measured %v, want %s", belowLimit, s.asked, wanted)
 			}
 		})
 	}
@@ -578,8 +577,8 @@ func TestLocalStorageLimitsComeFirst(t *testing.T) {
 		disrupt bool
 	}{
 		{100 * gi, false, "0s evict limited 1s\n0s limited Warning Evicted map[]", false},
+		// the node is below its threshold, too, until the pod is released
 		{3 * gi, false, "0s evict limited 1s\n0s limited Warning Evicted map[]", false},
-		// the node is short, too, until it is gone
 		{100 * gi, true, "", false},
 	} {
 		virtually(t, func(t *testing.T, s *stage) {

@@ -52,7 +52,7 @@ type memoryMonitor struct {
 	thresholds []Threshold
 	signals    []Signal
 	state      State
-	before     []Observations // oldest first, within backlog except for the last
+	before     []Observations // oldest first; those older than rateWindow are dropped, except the last one
 	announced  time.Time      // of the last event
 }
 
@@ -90,7 +90,7 @@ func (w *memoryMonitor) check(ctx context.Context) time.Duration {
 	return wait
 }
 
-// announce records the event at most once per period, as upstream: checks can be much more frequent.
+// announce records the event at most once per monitoringInterval, as upstream: checks can be much more frequent.
 func (w *memoryMonitor) announce(m Met, now time.Time) {
 	if !w.announced.IsZero() && now.Sub(w.announced) < monitoringInterval {
 		return

@@ -20,8 +20,8 @@ type Amount struct {
 	Percent  float32           // as a fraction
 }
 
-// Of returns the amount in units of the capacity. The float32 fraction is upstream's, so that allocatable is equal to
-// the byte.
+// Of returns the amount in units of the capacity. The fraction is a float32, as upstream's, so that allocatable is the
+// same to the byte.
 func (a Amount) Of(capacity uint64) int64 {
 	if a.Percent > 0 {
 		return int64(float64(capacity) * float64(a.Percent))
@@ -53,7 +53,7 @@ func (t Threshold) Hard() bool { return t.Grace == 0 }
 // Settings are the thresholds of the configuration, by signal.
 type Settings struct {
 	Hard, Soft, SoftGrace, MinimumReclaim map[string]string
-	// Enforced tells that the pods have a common memory limit. The hard memory threshold then applies to it, too.
+	// Enforced is set if the pods have a common memory limit. The hard memory threshold then applies to it, too.
 	Enforced bool
 }
 
@@ -97,7 +97,7 @@ func Parse(s Settings) (ts []Threshold, ignored []Signal, err error) {
 		grace, err := time.ParseDuration(s.SoftGrace[signal])
 		if err != nil || grace < 0 {
 			errs = append(errs,
-				fmt.Errorf("read evictionSoftGracePeriod %s: %q is not a period of grace, which a soft threshold needs",
+				fmt.Errorf("read evictionSoftGracePeriod %s: %q is not a grace period; a soft threshold needs one",
 					signal, s.SoftGrace[signal]))
 			continue
 		}
@@ -152,11 +152,11 @@ func Reserve(ts []Threshold, capacity v1.ResourceList) v1.ResourceList {
 	return out
 }
 
-// Disks tells which file systems are separate.
+// Disks reports which file systems are separate.
 type Disks struct {
-	// Images tells that images are on a file system of their own.
+	// Images is set if images are on a file system of their own.
 	Images bool
-	// Containers tells that writable layers are not on the file system of the images.
+	// Containers is set if writable layers are not on the file system of the images.
 	Containers bool
 }
 

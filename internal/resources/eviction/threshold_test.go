@@ -57,7 +57,7 @@ func TestParseSignals(t *testing.T) {
 		if got := fmt.Sprint(f.Pressures); got != "["+pressure+"]" {
 			t.Errorf("%s: pressures %s, want %s", signal, got, pressure)
 		}
-		// It is held for a while after it was last there.
+		// The pressure condition remains for the transition period after it was last observed.
 		s, _ := State{}.Evaluate(ts[i:i+1], seen, hold, now)
 		enough := func(at int) Observations {
 			return Observations{Signal(signal): {Capacity: 100, Available: 50, At: after(at)}}
@@ -108,7 +108,7 @@ func TestParseThresholdValues(t *testing.T) {
 	}
 }
 
-// The example in Kubernetes' own documentation has a zero here.
+// The example in the Kubernetes documentation has a zero here.
 func TestParseZeroMinimumReclaim(t *testing.T) {
 	for text, good := range map[string]bool{
 		"0Mi":   true,
@@ -152,7 +152,7 @@ func TestParseSoftThresholdGracePeriod(t *testing.T) {
 }
 
 func TestAllocatableMemoryThreshold(t *testing.T) {
-	// That each of the maps has its effect, the scenarios evict-minimum and evict-soft show.
+	// The scenarios evict-minimum and evict-soft show that each of the maps has its effect.
 	parity.ProvesPart(t, 3, "CFG-71")
 	s := Settings{
 		Hard:           map[string]string{"memory.available": "1Gi", "nodefs.available": "10%"},

@@ -27,7 +27,7 @@ type Config struct {
 	Nodes  []machine.Node
 	// PageSizes are the huge page sizes of the machine, in bytes.
 	PageSizes []uint64
-	// Pinned is the reserved memory of each NUMA node, and NodeReserved that of the node. Their sums have to agree.
+	// Reserved is the reserved memory of each NUMA node, and NodeReserved that of the node. Their sums have to agree.
 	Reserved     map[int]v1.ResourceList
 	NodeReserved v1.ResourceList
 	// Running returns the running containers with their memory in the runtime. It is called only if the checkpoint

@@ -26,8 +26,7 @@ import (
 
 const gi = 1 << 30
 
-// stage is a Manager on a machine of nodes with 6 GiB, of which 1 GiB is kept on the
-// first.
+// stage is a Manager on a machine of nodes with 6 GiB each. 1 GiB of the first node is reserved.
 type stage struct {
 	*Manager
 	t   *testing.T
@@ -36,7 +35,7 @@ type stage struct {
 	unusable []error
 }
 
-// unknown is what the runtime says that does not answer.
+// unknown is Config.Running of a runtime that does not answer.
 func unknown() ([]Pinned, error) { return nil, errors.New("no answer") }
 
 func newStage(t *testing.T, nodes int) *stage {
@@ -89,7 +88,8 @@ func (s *stage) place(p *v1.Pod, at numa.Hint) error {
 	return nil
 }
 
-// holds fails if a node has promised more than it has, or serves two groups.
+// holds fails if the amounts of a node do not add up, if a node is in two groups, or if the assigned memory is not the
+// sum of the reserved memory.
 func (s *stage) holds() {
 	s.t.Helper()
 	for id, n := range s.machine {
@@ -196,7 +196,7 @@ func TestNodesServeOneGroupOnly(t *testing.T) {
 	}
 }
 
-// Where it is not known what containers run by, it is as with upstream's agent.
+// If the memory of the running containers is not known, a checkpoint that cannot be used is an error, as with upstream.
 func TestCheckpointThatDoesNotMatch(t *testing.T) {
 	parity.Differs(t, "RES-37", "0101")
 	for _, tc := range []struct {
@@ -204,18 +204,18 @@ func TestCheckpointThatDoesNotMatch(t *testing.T) {
 		edit func(*stage)
 		says string
 	}{
-		{"nothing has changed", func(*stage) {}, ""},
-		{"no policy any more", func(s *stage) { s.cfg.Policy = PolicyNone }, ""},
-		{"a node has less", func(s *stage) { s.cfg.Nodes[1].Memory = 5 * gi }, "the expected machine state is different"},
-		{"there is another node", func(s *stage) { s.cfg.Nodes = append(s.cfg.Nodes, machine.Node{ID: 2}) },
+		{"unchanged", func(*stage) {}, ""},
+		{"policy none", func(s *stage) { s.cfg.Policy = PolicyNone }, ""},
+		{"a smaller node", func(s *stage) { s.cfg.Nodes[1].Memory = 5 * gi }, "the expected machine state is different"},
+		{"one more node", func(s *stage) { s.cfg.Nodes = append(s.cfg.Nodes, machine.Node{ID: 2}) },
 			"the expected machine state is different"},
-		{"more is kept", func(s *stage) {
+		{"more memory is reserved", func(s *stage) {
 			s.cfg.NodeReserved = v1.ResourceList{v1.ResourceMemory: resource.MustParse("2Gi")}
 			s.cfg.Reserved = map[int]v1.ResourceList{0: s.cfg.NodeReserved}
 		}, "the expected machine state is different"},
-		{"a byte is wrong", func(s *stage) { s.rewrite(`"reserved":3`, `"reserved":2`) }, "the checksum is"},
-		{"no JSON", func(s *stage) { s.rewrite(`{`, ``) }, "decode state"},
-		{"it was deleted", func(s *stage) {
+		{"wrong checksum", func(s *stage) { s.rewrite(`"reserved":3`, `"reserved":2`) }, "the checksum is"},
+		{"invalid JSON", func(s *stage) { s.rewrite(`{`, ``) }, "decode state"},
+		{"checkpoint was deleted", func(s *stage) {
 			if err := os.Remove(s.path()); err != nil {
 				s.t.Fatal(err)
 			}
@@ -250,8 +250,8 @@ func (s *stage) rewrite(from, to string) {
 	}
 }
 
-// TestRestoreLaterFormat reads what upstream's agent writes with a gate
-// that this one does not have.
+// TestRestoreLaterFormat decodes a checkpoint that upstream's agent writes with a feature gate that this agent does not
+// have.
 func TestRestoreLaterFormat(t *testing.T) {
 	parity.Differs(t, "RES-37", "0101")
 	scenes, err := placement.Load("../../../test/kit/placement/testdata")

@@ -11,12 +11,12 @@ import (
 	"keelson/internal/runtime/cri/inventory"
 )
 
-// PinnedOf is the memory of NUMA nodes that running containers are pinned to. A pinned container has a limit, which is
-// all that it was promised.
+// PinnedOf returns the memory of NUMA nodes that running containers are pinned to. Only containers of Guaranteed pods
+// are pinned, so the memory that is assigned to a container equals its limit.
 func PinnedOf(running []inventory.Container) ([]Pinned, error) {
 	var out []Pinned
 	for _, c := range running {
-		nodes, err := cpuset.Parse(c.Resources.GetCpusetMems()) // of the same form
+		nodes, err := cpuset.Parse(c.Resources.GetCpusetMems()) // same format as a list of CPUs
 		if err != nil {
 			return nil, fmt.Errorf("read NUMA nodes of container %s of pod %s: %w", c.Name, c.UID, err)
 		}
@@ -40,7 +40,7 @@ func PinnedOf(running []inventory.Container) ([]Pinned, error) {
 	return out, nil
 }
 
-// ReservedOf is what a configuration reserves on each NUMA node.
+// ReservedOf returns the memory that a configuration reserves on each NUMA node.
 func ReservedOf(configured []v1beta1.MemoryReservation) map[int]v1.ResourceList {
 	out := map[int]v1.ResourceList{}
 	for _, m := range configured {

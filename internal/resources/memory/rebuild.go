@@ -9,7 +9,7 @@ import (
 	"keelson/internal/resources/numa"
 )
 
-// Reserved is a running container with the memory that the runtime has pinned it to.
+// Pinned is a running container with the memory that the runtime has pinned it to.
 type Pinned struct {
 	UID       types.UID
 	Container string

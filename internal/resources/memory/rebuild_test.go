@@ -14,8 +14,7 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// running is what the runtime tells while containers run by the state, and one more that
-// is kept to nothing.
+// running returns what the runtime reports: the containers of the state with their memory, and one that is not pinned.
 func (s *stage) running() (out []Pinned) {
 	for uid, containers := range s.assigned {
 		for name := range containers {
@@ -39,10 +38,10 @@ func TestRebuildFromContainers(t *testing.T) {
 	}{
 		{"unreadable", func(s *stage, r []Pinned) []Pinned { spoil(s); return r }, ""},
 		{"another policy", func(s *stage, r []Pinned) []Pinned { s.rewrite(`Static`, `None`); return r }, ""},
-		{"a node has more", func(s *stage, r []Pinned) []Pinned { s.cfg.Nodes[1].Memory += gi; return r }, ""},
-		{"a node has less than is promised",
+		{"more memory on a node", func(s *stage, r []Pinned) []Pinned { s.cfg.Nodes[1].Memory += gi; return r }, ""},
+		{"less memory on a node than allocated",
 			func(s *stage, r []Pinned) []Pinned { s.cfg.Nodes[0].Memory = 3 * gi; return r }, "where 0 are left"},
-		{"a node has gone", func(s *stage, r []Pinned) []Pinned {
+		{"one node fewer", func(s *stage, r []Pinned) []Pinned {
 			s.cfg.Nodes = []machine.Node{s.cfg.Nodes[0]}
 			return append(r, Pinned{"x", "c0", []Held{{v1.ResourceMemory, 1, []int{1}}}})
 		}, "container c0 of pod x: node 1 has no memory"},
@@ -77,7 +76,7 @@ func TestRebuildFromContainers(t *testing.T) {
 			if len(s.unusable) != 1 || !strings.Contains(s.unusable[0].Error(), "it is kept as "+s.path()+".bad") {
 				t.Errorf("reported: %v", s.unusable)
 			}
-			s.restart() // by what it has written
+			s.restart() // from the checkpoint that it has written
 			if len(s.unusable) != 1 || !reflect.DeepEqual(s.assigned, before.assigned) {
 				t.Errorf("an agent later: %+v, reported %v", s.assigned, s.unusable)
 			}

@@ -61,8 +61,8 @@ type fileWithPods struct {
 
 type podEntries map[string]struct{}
 
-// isFileWithPods reports whether the checkpoint has that format, without pod-level assignments, which this agent does
-// not support.
+// isFileWithPods reports whether the checkpoint has the format of fileWithPods and no pod-level assignments. This agent
+// does not support those.
 func isFileWithPods(f file, content []byte, recorded checkpoint.Checksum) bool {
 	l := fileWithPods{f.PolicyName, f.MachineState, f.Entries, podEntries{}, 0}
 	if json.Unmarshal(content, &l) != nil || len(l.PodEntries) > 0 {
@@ -139,7 +139,7 @@ func decode(policy string, content []byte) (state, error) {
 	}
 	for id, n := range f.MachineState {
 		if n == nil || id < 0 || id >= numa.MaxNodes {
-			return state{}, fmt.Errorf("decode state: it has no node %d", id)
+			return state{}, fmt.Errorf("decode state: invalid node %d", id)
 		}
 		for name, a := range n.MemoryMap {
 			if a == nil {
@@ -175,7 +175,7 @@ func (m machineState) reserve(nodes numa.Nodes, of v1.ResourceName, size uint64)
 	}
 }
 
-// release reverses take. A node without assignments leaves its group.
+// release reverses reserve. A node without assignments leaves its group.
 func (m machineState) release(b block) {
 	size := b.Size
 	for _, id := range b.NUMAAffinity {

@@ -1,3 +1,4 @@
-// Package numa names sets of NUMA nodes ([Nodes]), and the hints by which the CPU manager, the memory manager and the
-// device manager say on which sets a request can be met ([Hint]). The topology manager merges the hints.
+// Package numa has sets of NUMA nodes ([Nodes]) and topology hints ([Hint]): the CPU manager, the memory manager and
+// the device manager report with hints which sets of nodes can satisfy a request. The topology manager merges the
+// hints.
 package numa

@@ -54,7 +54,7 @@ func (n Nodes) Within(o Nodes) bool { return n&^o == 0 }
 // Subsets yields all non-empty subsets of n.
 func (n Nodes) Subsets() iter.Seq[Nodes] {
 	return func(yield func(Nodes) bool) {
-		// Count down through the bits of n only; the carry skips all others.
+		// Count up through the bits of n only; the carry skips all others.
 		for s := (Nodes(0) - n) & n; s != 0; s = (s - n) & n {
 			if !yield(s) {
 				return

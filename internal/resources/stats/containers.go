@@ -105,7 +105,8 @@ var (
 // cgroups either.
 var taskStates = []string{"iowaiting", "running", "sleeping", "stopped", "uninterruptible"}
 
-// Containers gathers the metrics of cgroups and the machine, or those of the runtime if a gate says so.
+// Containers gathers the metrics of cgroups and the machine. With the gate PodAndContainerStatsFromCRI the metrics of
+// the runtime replace those of the cgroups.
 func (c *Collector) Containers() prometheus.Gatherer {
 	return gatherer(func() []*dto.MetricFamily {
 		ctx := context.Background()
@@ -295,7 +296,8 @@ func (e *exposer) firstProcess(g *group, id identity) int {
 	return 0
 }
 
-// processes adds the open files and sockets of the cgroup's own processes, and the limit of the process first.
+// processes adds the number of processes of the cgroup itself, their open files and sockets, and the limit on open
+// files of the process first.
 func (e *exposer) processes(use *cgroup.Usage, l labels, first int) {
 	var files, sockets uint64
 	for _, pid := range use.Processes {

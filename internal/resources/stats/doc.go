@@ -2,8 +2,8 @@
 //
 // It has no background work. A reading is made on request, from cgroup files, /proc and log directories, and reused for
 // requests within [readingTTL], so the cost follows the scrapes. The sizes of writable layers are known to the runtime
-// only. They are queried for the whole summary only, at most once per [layersTTL]. Where pods have no cgroups, or a
-// gate says so, all usage is queried from the runtime.
+// only. They are queried for the whole summary only, at most once per [layersTTL]. If pods have no cgroups, or the gate
+// PodAndContainerStatsFromCRI is enabled, all usage of pods is queried from the runtime.
 //
 // A rate (nanocores) needs two samples. The earlier one is the last that is at least [window] old. Before there is one,
 // the rate is that since the start.

@@ -11,8 +11,7 @@ import (
 	"keelson/internal/host/machine"
 )
 
-// A pod may call its interfaces what it likes. The metrics of all others are to be read
-// all the same.
+// A pod may give its interfaces any names. They must not make the scrape fail for other pods.
 func TestMetricLabelsAreValidUTF8(t *testing.T) {
 	e := &exposer{f: newFamilies()}
 	e.network([]machine.Traffic{{

@@ -12,7 +12,8 @@ import (
 	"keelson/internal/host/machine"
 )
 
-// TestNodeFilesystems: those of the node are shown, by device, and not those that are there for a pod.
+// TestNodeFilesystems checks that file systems of the node are shown, by device, and that those mounted for pods are
+// not.
 func TestNodeFilesystems(t *testing.T) {
 	const id = "4f0c8b348a593c08e5e283e427b45fc48b4fe2057e8ed3ae31e031d0382c4126"
 	for name, c := range map[string]struct {
@@ -25,34 +26,34 @@ func TestNodeFilesystems(t *testing.T) {
 			},
 			want: []string{"/dev/mapper/vg-var at /var, 253:0", "/dev/sda2 at /data, 8:2"},
 		},
-		"the root's wins": {
+		"the root's mount comes first": {
 			mounts: []string{"8:1 /img /image ext4 /dev/sda1", "8:1 / / ext4 /dev/sda1"},
 			want:   []string{"/dev/sda1 at /, 8:1"},
 		},
-		"tmpfs, by place": {
+		"tmpfs, by mount point": {
 			mounts: []string{"0:24 / /run tmpfs tmpfs", "0:27 / /dev/shm tmpfs shm"},
 			want:   []string{"/dev/shm at /dev/shm, 0:27", "/run at /run, 0:24"},
 		},
-		"what a boot loader and packages are on": {
+		"file systems of boot loader and packages": {
 			mounts: []string{
 				"8:15 / /boot/efi vfat /dev/sda15", "7:0 / /snap/core/1 squashfs /dev/loop0", "0:31 / /tank zfs tank",
 			},
 			want: []string{"/dev/loop0 at /snap/core/1, 7:0", "/dev/sda15 at /boot/efi, 8:15", "tank at /tank, 0:31"},
 		},
-		"overlays of the system": {
+		"system overlays": {
 			mounts: []string{"0:30 / / overlay overlay", "0:45 / /etc overlay overlay"},
 			want:   []string{"overlay at /, 0:30", "overlay_0-30 at /, 0:30", "overlay_0-45 at /etc, 0:45"},
 		},
-		"none of the kernel's": {
+		"kernel file systems are left out": {
 			mounts: []string{
 				"0:5 / /proc proc proc", "0:6 / /dev devtmpfs udev", "0:40 / /sys/fs/cgroup cgroup2 cgroup2",
 				"0:4 net:[1] /run/netns/x nsfs nsfs",
 			},
 		},
-		"none of another machine's": {
+		"network file systems are left out": {
 			mounts: []string{"0:50 / /home nfs4 server:/home"},
 		},
-		"none of a pod's": {
+		"file systems of pods are left out": {
 			mounts: []string{
 				"0:60 / /agent/pods/1/volumes/kubernetes.io~secret/token tmpfs tmpfs",
 				"8:32 / /agent/plugins/kubernetes.io/csi/driver/1/globalmount ext4 /dev/sdc",
@@ -86,7 +87,8 @@ func TestNodeFilesystems(t *testing.T) {
 	}
 }
 
-// TestFilesystemDisks: the kernel counts a disk under one name, and it may be mounted under another.
+// TestFilesystemDisks checks that a disk is found by its name, or by its number if it is mounted under another name
+// than the kernel counts it.
 func TestFilesystemDisks(t *testing.T) {
 	disks, err := machine.ReadDisks(fstest.MapFS{"proc/diskstats": {Data: []byte(
 		" 253 0 dm-0 40 0 280 223 7 0 22 108 0 330 330\n 8 1 sda1 50 0 280 223 7 0 22 108 0 330 330\n")}})
@@ -98,7 +100,7 @@ func TestFilesystemDisks(t *testing.T) {
 		want uint64
 	}{
 		{nodeFilesystem{device: "/dev/mapper/vg-root", major: 253}, 40},
-		{nodeFilesystem{device: "/dev/sda1", minor: 55}, 50}, // numbers of a btrfs
+		{nodeFilesystem{device: "/dev/sda1", minor: 55}, 50}, // btrfs has a device number of its own
 		{nodeFilesystem{device: "/run", minor: 24}, 0},
 	} {
 		if got := c.fs.disk(disks); got.Reads != c.want {

@@ -5,9 +5,8 @@ import (
 	"testing"
 )
 
-// TestEphemeralStorageOutsideVolumes: a container that fills
-// the node's disk through its hosts file or its termination message has to show
-// as the one that does, or others are evicted for it.
+// TestEphemeralStorageOutsideVolumes checks that the hosts file and the termination messages count as usage of the pod.
+// Otherwise a container could fill the node's disk through them, and other pods would be evicted for it.
 func TestEphemeralStorageOutsideVolumes(t *testing.T) {
 	both(t, func(t *testing.T, v2 bool) {
 		g := newGround(t, v2)

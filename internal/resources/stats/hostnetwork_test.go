@@ -14,7 +14,7 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// TestNodeNetworkMetrics: by interface, and that of eth0 stands for the whole.
+// TestNodeNetworkMetrics checks the stats of each interface, and that those of eth0 are also the stats of the node.
 func TestNodeNetworkMetrics(t *testing.T) {
 	parity.ProvesPart(t, 5, "SRV-37")
 	text, err := json.Marshal(networkStats([]machine.Traffic{
@@ -50,7 +50,8 @@ func TestNodeNetworkMetrics(t *testing.T) {
 	}
 }
 
-// TestHostNetworkPodMetrics: its traffic is that of the node's interfaces, as its first process sees them.
+// TestHostNetworkPodMetrics checks that the traffic of a pod in the host network is that of the node's interfaces, read
+// through the first process of its sandbox.
 func TestHostNetworkPodMetrics(t *testing.T) {
 	seen, err := machine.ReadTraffic(os.Getpid())
 	if err != nil {

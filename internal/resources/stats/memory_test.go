@@ -7,7 +7,7 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// TestNodeMemoryEqualsSummary: pods are ended by what the summary shows.
+// TestNodeMemoryEqualsSummary checks that eviction uses the same measurements as the summary.
 func TestNodeMemoryEqualsSummary(t *testing.T) {
 	parity.ProvesPart(t, 2, "EVIC-03")
 	both(t, func(t *testing.T, v2 bool) {
@@ -40,7 +40,7 @@ func TestNodeMemoryEqualsSummary(t *testing.T) {
 	})
 }
 
-// TestFreshMakesNewReading: who is chosen is chosen by what is so now.
+// TestFreshMakesNewReading checks that the pod to evict is chosen by current measurements.
 func TestFreshMakesNewReading(t *testing.T) {
 	g := newGround(t, true)
 	c := New(g.cfg)

@@ -2,11 +2,11 @@ package stats
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Metrics describe how the Collector measures.
+// Metrics returns the metrics about how the Collector measures.
 func (c *Collector) Metrics(cgroupV2 bool) []prometheus.Collector {
 	provider := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "kubelet_metrics_provider",
-		Help: "1 for what stats of pods and containers are read from: cgroups, or the container runtime",
+		Help: "1 for the provider of pod and container stats: cadvisor (cgroups) or cri",
 	}, []string{"provider"})
 	provider.WithLabelValues(c.Provider()).Set(1)
 	version := prometheus.NewGauge(prometheus.GaugeOpts{

@@ -14,7 +14,7 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// stalls is what the kernel of this machine says of pressure, in microseconds.
+// stalls returns the total stall times that the kernel of this machine reports, in microseconds.
 func stalls(t *testing.T, of string) (some, full uint64) {
 	t.Helper()
 	text, err := os.ReadFile("/proc/pressure/" + of)
@@ -32,8 +32,7 @@ func stalls(t *testing.T, of string) (some, full uint64) {
 	return some, full
 }
 
-// TestPressureStallInformation reads what the kernel says before and after the summary
-// does.
+// TestPressureStallInformation compares the summary with values that are read from the kernel before and after it.
 func TestPressureStallInformation(t *testing.T) {
 	parity.ProvesPart(t, 2, "SRV-42")
 	const cpu, memory, io = "cpu", "memory", "io"

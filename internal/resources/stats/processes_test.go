@@ -11,7 +11,7 @@ import (
 	"keelson/test/kit/need"
 )
 
-// runs says which processes are in a group.
+// runs sets the processes of a cgroup.
 func (g *ground) runs(path string, pids ...int) {
 	var text string
 	for _, pid := range pids {
@@ -26,7 +26,7 @@ func (g *ground) runs(path string, pids ...int) {
 	}
 }
 
-// TestPodProcessMetrics: those of its containers count, that of its sandbox does not.
+// TestPodProcessMetrics checks that processes of a pod's containers are counted, and those of its sandbox are not.
 func TestPodProcessMetrics(t *testing.T) {
 	both(t, func(t *testing.T, v2 bool) {
 		g := newGround(t, v2)
@@ -42,8 +42,9 @@ func TestPodProcessMetrics(t *testing.T) {
 	})
 }
 
-// TestRootProcessMetrics: on cgroup v1 a process can be in the root of one hierarchy and in a group of another.
-// That of the controller for CPUs counts. The limit on open files is that of the machine's first process.
+// TestRootProcessMetrics checks the processes of the root cgroup. On cgroup v1 a process can be in the root of one
+// hierarchy and in a cgroup of another; the hierarchy of the cpu controller counts. The limit on open files is that of
+// process 1.
 func TestRootProcessMetrics(t *testing.T) {
 	other := exec.Command("sleep", "60")
 	if err := other.Start(); err != nil {
@@ -73,7 +74,7 @@ func TestRootProcessMetrics(t *testing.T) {
 	}
 }
 
-// softFiles is the soft limit of a process on open files, as metrics write numbers.
+// softFiles returns the soft limit of a process on open files, in the format of metrics.
 func softFiles(t *testing.T, pid int) string {
 	t.Helper()
 	limits, err := os.ReadFile(fmt.Sprintf("/proc/%d/limits", pid))

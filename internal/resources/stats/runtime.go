@@ -15,7 +15,7 @@ import (
 // layers are the sizes of writable layers, and the file systems of the runtime.
 type layers struct {
 	at         time.Time
-	containers map[string]*runtimeapi.FilesystemUsage // by container
+	containers map[string]*runtimeapi.FilesystemUsage // by container ID
 	images     *runtimeapi.FilesystemUsage
 	writable   *runtimeapi.FilesystemUsage
 }

@@ -7,7 +7,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// oneFS is a runtime that keeps containers where it keeps images.
+// oneFS is a runtime that has containers and images on one file system.
 type oneFS struct{ *ground }
 
 func (r oneFS) ImageFsInfo(
@@ -18,7 +18,8 @@ func (r oneFS) ImageFsInfo(
 	return resp, err
 }
 
-// TestContainerFilesystem: where the runtime names none for containers, it is that of images.
+// TestContainerFilesystem checks that the container file system is the image file system if the runtime reports no
+// other.
 func TestContainerFilesystem(t *testing.T) {
 	g := newGround(t, true)
 	g.cfg.Runtime = oneFS{g}

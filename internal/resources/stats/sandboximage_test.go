@@ -10,7 +10,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// making is a runtime that tells of what image it made sandboxes.
+// making is a runtime that reports the images of its sandboxes.
 type making struct {
 	runtime
 	images map[string]string
@@ -49,21 +49,21 @@ func TestSandboxImages(t *testing.T) {
 		asked int
 		fails bool
 	}{
-		{"at first each is asked about", []string{"a", "b"}, map[string]string{
+		{"each sandbox is requested first", []string{"a", "b"}, map[string]string{
 			"a": "pause:1",
 			"b": "pause:2",
 		}, 2, false},
 		{"once", []string{"a", "b"}, map[string]string{"a": "pause:1", "b": "pause:2"}, 0, false},
-		{"of new ones, one", []string{"b", "c", "d"}, map[string]string{
+		{"one of several new ones", []string{"b", "c", "d"}, map[string]string{
 			"b": "pause:2",
 			"c": "pause:2",
 			"d": "pause:2",
 		}, 1, false},
-		{"unless it is of another image", []string{"e", "f"}, map[string]string{
+		{"another image", []string{"e", "f"}, map[string]string{
 			"e": "pause:3",
 			"f": "pause:2",
 		}, 2, false},
-		{"what is not known is asked again", []string{"f", "lost"}, map[string]string{"f": "pause:2"}, 1, true},
+		{"unknown ones are requested again", []string{"f", "lost"}, map[string]string{"f": "pause:2"}, 1, true},
 		{"each time", []string{"f", "lost"}, map[string]string{"f": "pause:2"}, 1, true},
 	} {
 		before := m.asked

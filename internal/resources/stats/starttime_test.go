@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// made says when the kernel made a group, and each of its files.
+// made sets the creation time of a cgroup and of each of its files.
 func (g *ground) made(path string, at time.Time) {
 	g.t.Helper()
 	for _, mount := range g.mounts() {
@@ -46,8 +46,8 @@ func (g *ground) mounts() (out []string) {
 	return out
 }
 
-// TestStartTimes: the start time of a group is the earliest time of its directories and files. If the kernel has lost
-// that time, it is the time at which the runtime started the container or sandbox.
+// TestStartTimes checks the start time of a cgroup: the earliest time of its directories and files. If the kernel has
+// lost that time, it is the time at which the runtime started the container or sandbox.
 func TestStartTimes(t *testing.T) {
 	both(t, func(t *testing.T, v2 bool) {
 		now := time.Now().Truncate(time.Second)
@@ -65,7 +65,7 @@ func TestStartTimes(t *testing.T) {
 		} {
 			g.made(path, now.Add(-time.Duration(ago)*time.Second))
 		}
-		// The first of the whole group.
+		// One file of the cgroup is older than the others.
 		first := filepath.Join(g.dir, "cpu/kubepods/burstable")
 		if v2 {
 			first = filepath.Join(g.dir, "unified/kubepods/burstable")
@@ -75,7 +75,7 @@ func TestStartTimes(t *testing.T) {
 		g.write(strings.TrimPrefix(first, g.dir+"/")+"/"+oldest, "")
 		g.touch(filepath.Join(first, oldest), now.Add(-310*time.Second))
 		boot := now.Add(-1000 * time.Second).Truncate(time.Minute)
-		up := now.Sub(boot) - 30*time.Second // within that minute
+		up := now.Sub(boot) - 30*time.Second // within the minute of the boot
 		g.cfg.Host.(fstest.MapFS)["proc/uptime"] = &fstest.MapFile{Data: fmt.Appendf(nil, "%.2f 1.00\n", up.Seconds())}
 		text := expose(t, New(g.cfg).Containers())
 		for id, want := range map[string]time.Time{
@@ -93,7 +93,7 @@ func TestStartTimes(t *testing.T) {
 	})
 }
 
-// startOfGroup is the value of container_start_time_seconds of a group.
+// startOfGroup returns the value of container_start_time_seconds of a cgroup.
 func startOfGroup(t *testing.T, text, id string) int64 {
 	t.Helper()
 	for line := range strings.Lines(text) {

@@ -30,16 +30,15 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// ground is a node in a folder: its control groups, with one pod of two containers
-// of which one has ended.
+// ground is a fake node in a directory. It has the cgroups of one pod with two containers, of which one has exited.
 type ground struct {
 	t      testing.TB
 	dir    string
 	groups cgroup.Hierarchies
 	cfg    Config
-	asked  int // how often the runtime was
+	asked  int // calls of ListContainerStats
 	broken error
-	odd    []*runtimeapi.Metric // of the sandbox, that the runtime tells besides
+	odd    []*runtimeapi.Metric // additional ones of the sandbox
 }
 
 const (
@@ -151,7 +150,7 @@ func (g *ground) write(path, text string) {
 	}
 }
 
-// use says what a group uses, in the files of the kernel.
+// use writes the usage of a cgroup to its files.
 func (g *ground) use(path string, cpu time.Duration, memory, limit uint64) {
 	if g.groups.V2() {
 		max := "max"
@@ -356,8 +355,8 @@ func TestSummary(t *testing.T) {
 			*n.Runtime.ContainerFs.InodesUsed != 10 || n.Network == nil {
 			t.Errorf("node %s", show(n))
 		}
-		// Without a limit of its own the node has what the machine has. The root of a
-		// v2 tree keeps no account of memory.
+		// The node has no limit: its capacity is the memory of the machine. The root of cgroup v2 has no memory
+		// accounting.
 		working := uint64(90 * mebi)
 		if v2 {
 			working = 3 << 30
@@ -407,7 +406,7 @@ func TestSummary(t *testing.T) {
 			p.ProcessStats != nil {
 			t.Errorf("pod %s", show(p))
 		}
-		// The pod's own storage: layer, log, hosts file and the volume without a claim.
+		// The ephemeral storage of the pod: layer, log, hosts file and the volume without a claim.
 		if own := *p.EphemeralStorage.UsedBytes; own != 4096+500+*m.Logs.UsedBytes+4096 ||
 			*p.EphemeralStorage.InodesUsed != 3+5+1+1 {
 			t.Errorf("ephemeral storage %s", show(p.EphemeralStorage))
@@ -421,7 +420,7 @@ func TestSummary(t *testing.T) {
 	})
 }
 
-// TestSummaryFormat: every field is there, under the name that clients know.
+// TestSummaryFormat checks that each field is there, under the name that clients know.
 func TestSummaryFormat(t *testing.T) {
 	parity.ProvesPart(t, 5, "SRV-37")
 	parity.ProvesPart(t, 3, "SRV-39")
@@ -504,7 +503,7 @@ func reaches(in any, path []string) bool {
 	return false
 }
 
-// TestSummaryEphemeralContainers: as any other container that runs.
+// TestSummaryEphemeralContainers checks that running ephemeral containers are shown like other containers.
 func TestSummaryEphemeralContainers(t *testing.T) {
 	parity.ProvesPart(t, 2, "SRV-44")
 	g := newGround(t, true)
@@ -555,7 +554,7 @@ func TestSummaryOnlyCPUAndMemory(t *testing.T) {
 	})
 }
 
-// One reading serves all who ask within a second, and the runtime is asked rarely.
+// One reading is reused for all requests within a second, and the runtime is called rarely.
 func TestReadingsAreReused(t *testing.T) {
 	parity.Differs(t, "SRV-45", "0050")
 	g := newGround(t, true)
@@ -604,13 +603,13 @@ func TestRates(t *testing.T) {
 		{"over the last window", 110, 60, 1e9},
 		{"a little later, over that window and more", 115, 60, 666666666},
 		{"the next window begins", 120, 60, 0},
-		{"a group made anew begins anew", 130, 13, 1e8},
+		{"a recreated cgroup starts over", 130, 13, 1e8},
 	} {
 		if got := at(c.seconds, c.cpu); got != c.want {
 			t.Errorf("%s: %d, want %d", c.name, got, c.want)
 		}
 	}
-	r.removeStale() // nothing came by
+	r.removeStale() // no cgroup was read
 	if len(r) != 0 {
 		t.Error("a group that is gone is remembered")
 	}
@@ -726,7 +725,7 @@ func TestContainerMetrics(t *testing.T) {
 	})
 }
 
-// Where pods have no groups, or a gate says so, the runtime tells what they use.
+// If the gate is enabled, the usage of pods is queried from the runtime.
 func TestUsageFromRuntime(t *testing.T) {
 	parity.Proves(t, "SRV-43")
 	parity.ProvesPart(t, 5, "SRV-37")
@@ -759,7 +758,7 @@ func TestUsageFromRuntime(t *testing.T) {
 	}
 }
 
-// By the gate the runtime tells its own metrics, and the control groups none.
+// With the gate, metrics of the runtime are exposed, and none of cgroups.
 func TestRuntimeMetrics(t *testing.T) {
 	g := newGround(t, true)
 	g.cfg.FromRuntime = true
@@ -777,12 +776,12 @@ func TestRuntimeMetrics(t *testing.T) {
 		}
 	}
 	if strings.Contains(text, "container_memory_usage_bytes") {
-		t.Error("control groups tell as well")
+		t.Error("cgroups are read as well")
 	}
 	for what, odd := range map[string]*runtimeapi.Metric{
-		"of no description":   {Name: "container_unknown", Value: value(1)},
-		"with too few labels": {Name: "container_threads", LabelValues: []string{"web"}, Value: value(77)},
-		"with a label too many": {
+		"without a description": {Name: "container_unknown", Value: value(1)},
+		"with too few labels":   {Name: "container_threads", LabelValues: []string{"web"}, Value: value(77)},
+		"with too many labels": {
 			Name:        "container_threads",
 			LabelValues: []string{"web", "main", "x"},
 			Value:       value(77),

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestSwapLimits: the limit of a container on swap is shown where it has one.
+// TestSwapLimits checks that the swap limit of a container is shown if it has one.
 func TestSwapLimits(t *testing.T) {
 	const series = `container_swap_limit_bytes{container="main",namespace="default",pod="web"} `
 	main := podDir + "/" + mainID + "/"

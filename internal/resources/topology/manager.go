@@ -216,8 +216,8 @@ func (m *Manager) Late(p *v1.Pod) pod.Late {
 func (m *Manager) Health(p *v1.Pod) map[string][]v1.ResourceStatus {
 	var all map[string][]v1.ResourceStatus
 	for _, by := range m.cfg.Providers {
-		t, tells := by.(HealthReporter)
-		if !tells {
+		t, ok := by.(HealthReporter)
+		if !ok {
 			continue
 		}
 		for i := range p.Spec.Containers {

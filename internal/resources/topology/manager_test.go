@@ -20,66 +20,66 @@ import (
 	"keelson/test/kit/scrape"
 )
 
-// shelf hands out one thing, of which the nodes named have some left.
-type shelf struct {
+// fakeProvider is a Provider of one resource, which is available on the given NUMA nodes.
+type fakeProvider struct {
 	name   string
-	nodes  []int // where the thing is
+	nodes  []int // with the resource
 	logged *[]string
 	fails  error
 	has    map[types.UID]int
 }
 
-func (s *shelf) hints() numa.Hints {
+func (s *fakeProvider) hints() numa.Hints {
 	list := []numa.Hint{}
 	for _, n := range s.nodes {
 		list = append(list, numa.Hint{Nodes: numa.NodesOf(n), Preferred: true})
 	}
 	return numa.Hints{s.name: list}
 }
-func (s *shelf) Hints(_ *v1.Pod, c *v1.Container) numa.Hints {
+func (s *fakeProvider) Hints(_ *v1.Pod, c *v1.Container) numa.Hints {
 	*s.logged = append(*s.logged, s.name+" hints "+c.Name)
 	return s.hints()
 }
-func (s *shelf) PodHints(*v1.Pod) numa.Hints {
+func (s *fakeProvider) PodHints(*v1.Pod) numa.Hints {
 	*s.logged = append(*s.logged, s.name+" hints")
 	return s.hints()
 }
-func (s *shelf) Allocate(p *v1.Pod, c *v1.Container, at numa.Hint) error {
+func (s *fakeProvider) Allocate(p *v1.Pod, c *v1.Container, at numa.Hint) error {
 	*s.logged = append(*s.logged, fmt.Sprintf("%s for %s on %v", s.name, c.Name, at.Nodes))
 	if s.fails == nil {
 		s.has[p.UID]++
 	}
 	return s.fails
 }
-func (s *shelf) Contribute(_ context.Context, p *v1.Pod, _ *v1.Container) (pod.Contribution, error) {
+func (s *fakeProvider) Contribute(_ context.Context, p *v1.Pod, _ *v1.Container) (pod.Contribution, error) {
 	return pod.Contribution{CDIDevices: []string{s.name}, Annotations: map[string]string{s.name: "x"}}, s.fails
 }
-func (s *shelf) Release(uid types.UID) { delete(s.has, uid) }
-func (s *shelf) Holders() (out []types.UID) {
+func (s *fakeProvider) Release(uid types.UID) { delete(s.has, uid) }
+func (s *fakeProvider) Holders() (out []types.UID) {
 	for uid := range s.has {
 		out = append(out, uid)
 	}
 	return out
 }
 
-// office is a shelf that has to ask.
-type office struct{ shelf }
+// fakeConfirmer is a fakeProvider that is also a Confirmer.
+type fakeConfirmer struct{ fakeProvider }
 
-func (o *office) Confirmed(p *v1.Pod) bool               { return o.has[p.UID] > 0 }
-func (o *office) Confirm(context.Context, *v1.Pod) error { return o.fails }
+func (o *fakeConfirmer) Confirmed(p *v1.Pod) bool               { return o.has[p.UID] > 0 }
+func (o *fakeConfirmer) Confirm(context.Context, *v1.Pod) error { return o.fails }
 
 type stage struct {
 	*Manager
 	logged []string
 	log    bytes.Buffer
-	cpu    *shelf
-	gpu    *office
+	cpu    *fakeProvider
+	gpu    *fakeConfirmer
 }
 
 func newStage(policy Policy, scope string, cpu, gpu []int) *stage {
 	s := &stage{}
-	s.cpu = &shelf{name: "cpu", nodes: cpu, logged: &s.logged, has: map[types.UID]int{}}
-	s.gpu = &office{shelf{name: "gpu", nodes: gpu, logged: &s.logged, has: map[types.UID]int{}}}
+	s.cpu = &fakeProvider{name: "cpu", nodes: cpu, logged: &s.logged, has: map[types.UID]int{}}
+	s.gpu = &fakeConfirmer{fakeProvider{name: "gpu", nodes: gpu, logged: &s.logged, has: map[types.UID]int{}}}
 	s.Manager = New(Config{
 		Rules:     Rules{Policy: policy, Nodes: numa.NodesOf(0, 1)},
 		Scope:     scope,
@@ -120,16 +120,16 @@ func TestAdmit(t *testing.T) {
 				"kubelet_topology_manager_admission_errors_total":   0,
 				"kubelet_topology_manager_admission_duration_ms":    1,
 			}},
-		{"each container has its place", SingleNUMANode, ScopeContainer, []int{0, 1}, []int{1},
+		{"each container is aligned", SingleNUMANode, ScopeContainer, []int{0, 1}, []int{1},
 			"cpu hints init|gpu hints init|cpu for init on 1|gpu for init on 1|cpu hints main|gpu hints main|cpu for main on " +
 				"1|gpu for main on 1", "",
 			map[string]float64{
 				"kubelet_container_aligned_compute_resources_count{boundary=numa_node,scope=container}": 2,
 			}},
-		{"all have one", SingleNUMANode, ScopePod, []int{0, 1}, []int{1},
+		{"the pod is aligned", SingleNUMANode, ScopePod, []int{0, 1}, []int{1},
 			"cpu hints|gpu hints|cpu for init on 1|gpu for init on 1|cpu for main on 1|gpu for main on 1", "",
 			map[string]float64{"kubelet_container_aligned_compute_resources_count{boundary=numa_node,scope=pod}": 1}},
-		{"there is none", SingleNUMANode, ScopeContainer, []int{0}, []int{1},
+		{"no aligned container", SingleNUMANode, ScopeContainer, []int{0}, []int{1},
 			"cpu hints init|gpu hints init",
 			"TopologyAffinityError: Resources cannot be allocated with Topology locality",
 			map[string]float64{
@@ -137,10 +137,10 @@ func TestAdmit(t *testing.T) {
 				"kubelet_topology_manager_admission_errors_total":                                               1,
 				"kubelet_container_aligned_compute_resources_failure_count{boundary=numa_node,scope=container}": 1,
 			}},
-		{"there is none, for all", Restricted, ScopePod, []int{0}, []int{1},
+		{"no aligned pod", Restricted, ScopePod, []int{0}, []int{1},
 			"cpu hints|gpu hints", "TopologyAffinityError: Resources cannot be allocated with Topology locality",
 			map[string]float64{"kubelet_topology_manager_admission_errors_total": 1}},
-		{"one does one's best", BestEffort, ScopePod, []int{0}, []int{1},
+		{"best effort", BestEffort, ScopePod, []int{0}, []int{1},
 			"cpu hints|gpu hints|cpu for init on 0,1|gpu for init on 0,1|cpu for main on 0,1|gpu for main on 0,1", "",
 			map[string]float64{"kubelet_topology_manager_admission_errors_total": 0}},
 	} {
@@ -185,7 +185,7 @@ func TestRejectionReasons(t *testing.T) {
 	}
 }
 
-// How well containers keep to a boundary is counted by it, apart for those that do not.
+// Aligned and unaligned containers are counted by boundary, in separate metrics.
 func TestAlignmentMetrics(t *testing.T) {
 	parity.Differs(t, "RES-33", "0103")
 	s := newStage(None, ScopeContainer, nil, nil)
@@ -218,8 +218,7 @@ func TestContribution(t *testing.T) {
 	}
 }
 
-// A pod that runs has the rest reserved where something cannot be had: one that is to run
-// is refused then.
+// If one resource cannot be allocated, a running pod still gets the others, and a new pod is rejected.
 func TestAdoptRunningPod(t *testing.T) {
 	for _, scope := range []string{ScopeContainer, ScopePod} {
 		s := newStage(BestEffort, scope, []int{0}, []int{0})
@@ -235,7 +234,7 @@ func TestAdoptRunningPod(t *testing.T) {
 		if logged := s.log.String(); strings.Count(logged, "\n") != 1 || !strings.Contains(logged, "none left") {
 			t.Errorf("%s: logged %s", scope, logged)
 		}
-		// The next agent comes before those who have given it something.
+		// The next agent does not call a provider that has confirmed the pod, and that may not be able to allocate yet.
 		s.log.Reset()
 		s.cpu.fails, s.gpu.fails = nil, errors.New("not back yet")
 		if s.Adopt(p); s.cpu.has[p.UID] != 2 || s.log.Len() > 0 {

@@ -22,7 +22,7 @@ const (
 // Rules are the policy and the machine's NUMA nodes.
 type Rules struct {
 	Policy Policy
-	Nodes  numa.Nodes // collectors nodes of the machine
+	Nodes  numa.Nodes // all nodes of the machine
 	// Distance returns the distance from node a to node b. If it is set, the closest of several sets of the same size
 	// is preferred.
 	Distance func(a, b int) int
@@ -44,7 +44,7 @@ func (r Rules) Merge(all []numa.Hints) (best numa.Hint, admit bool) {
 		}
 	}
 	if r.Policy == SingleNUMANode && best.Nodes == r.Nodes {
-		best.Nodes = 0 // collectors nodes is no affinity
+		best.Nodes = 0 // all nodes: no affinity
 	}
 	return best, r.Policy == BestEffort || best.Preferred
 }
@@ -72,7 +72,7 @@ func (r Rules) lists(all []numa.Hints) [][]numa.Hint {
 }
 
 // merged returns the distinct merges of one hint from each list: the intersection of their nodes. A merge is preferred
-// if collectors of its hints are preferred and have the same nodes.
+// if all of its hints are preferred and have the same nodes.
 func (r Rules) merged(lists [][]numa.Hint) map[numa.Hint]bool {
 	anywhere := numa.Hint{Preferred: true}
 	at := map[numa.Hint]bool{anywhere: true}
@@ -157,7 +157,7 @@ func (r Rules) better(a, b numa.Hint, most int) bool {
 	return r.narrower(a.Nodes, b.Nodes)
 }
 
-// mergeHints ranks a number of nodes: equal to the wanted one, below, or above.
+// place ranks a number of nodes: equal to the wanted one, below, or above.
 func place(count, wanted int) int {
 	switch {
 	case count == wanted:

@@ -37,44 +37,44 @@ func TestMerge(t *testing.T) {
 			Restricted:     {on(true, 0), true},
 			SingleNUMANode: {on(true, 0), true},
 		}},
-		{"two that can meet on one node", two,
+		{"two resources, one common node", two,
 			[]numa.Hints{{"cpu": {on(true, 0), on(true, 1)}}, {"gpu": {on(true, 1)}}}, answers{
 				BestEffort:     {on(true, 1), true},
 				Restricted:     {on(true, 1), true},
 				SingleNUMANode: {on(true, 1), true},
 			}},
-		{"two that cannot meet", two, []numa.Hints{{"cpu": {on(true, 0)}}, {"gpu": {on(true, 1)}}}, answers{
+		{"two resources, no common node", two, []numa.Hints{{"cpu": {on(true, 0)}}, {"gpu": {on(true, 1)}}}, answers{
 			BestEffort:     {on(false, 0, 1), true},
 			Restricted:     {on(false, 0, 1), false},
 			SingleNUMANode: {numa.Hint{}, false},
 		}},
-		{"what is needed is on both", two, []numa.Hints{{"cpu": {on(true, 0, 1)}}}, answers{
+		{"a resource spans both nodes", two, []numa.Hints{{"cpu": {on(true, 0, 1)}}}, answers{
 			BestEffort:     {on(true, 0, 1), true},
 			Restricted:     {on(true, 0, 1), true},
 			SingleNUMANode: {numa.Hint{}, false},
 		}},
-		{"half is elsewhere by chance", two, []numa.Hints{{"cpu": {on(false, 0, 1)}}}, answers{
+		{"a resource is spread without preference", two, []numa.Hints{{"cpu": {on(false, 0, 1)}}}, answers{
 			BestEffort:     {on(false, 0, 1), true},
 			Restricted:     {on(false, 0, 1), false},
 			SingleNUMANode: {numa.Hint{}, false},
 		}},
-		{"what cannot be had at all", two, []numa.Hints{{"cpu": {}}, {"gpu": {on(true, 0)}}}, answers{
+		{"an unavailable resource", two, []numa.Hints{{"cpu": {}}, {"gpu": {on(true, 0)}}}, answers{
 			BestEffort:     {on(false, 0), true},
 			Restricted:     {on(false, 0), false},
 			SingleNUMANode: {numa.Hint{}, false},
 		}},
-		{"a wide and a narrow one meet on the narrow one's", two,
+		{"the narrower hint is used", two,
 			[]numa.Hints{{"cpu": {on(true, 0, 1)}}, {"gpu": {on(true, 1)}}}, answers{
 				BestEffort:     {on(false, 1), true},
 				Restricted:     {on(false, 1), false},
 				SingleNUMANode: {numa.Hint{}, false},
 			}},
-		{"one that does not care where", two, []numa.Hints{{"nic": {{Preferred: true}}}, {"cpu": {on(true, 1)}}}, answers{
+		{"a resource without affinity", two, []numa.Hints{{"nic": {{Preferred: true}}}, {"cpu": {on(true, 1)}}}, answers{
 			BestEffort:     {on(true, 1), true},
 			Restricted:     {on(true, 1), true},
 			SingleNUMANode: {on(true, 1), true},
 		}},
-		{"unpreferred: as many nodes as the most demanding takes", numa.NodesOf(0, 1, 2, 3), []numa.Hints{
+		{"not preferred: as many nodes as the widest hint", numa.NodesOf(0, 1, 2, 3), []numa.Hints{
 			{
 				"cpu": {on(true, 0, 1), on(true, 2, 3), on(false, 0, 1, 2, 3)},
 			}, {"gpu": {on(false, 0, 1, 2, 3), on(false, 1, 2, 3)}}}, answers{
@@ -97,7 +97,7 @@ func TestMerge(t *testing.T) {
 }
 
 func TestMergePrefersClosestNodes(t *testing.T) {
-	// 0 and 3 are near each other, and so are 1 and 2.
+	// Nodes 0 and 3 are close to each other, and nodes 1 and 2.
 	far := [][]int{{10, 30, 30, 20}, {30, 10, 20, 30}, {30, 20, 10, 30}, {20, 30, 30, 10}}
 	pairs := numa.Hints{
 		"cpu": {on(true, 0, 1), on(true, 0, 2), on(true, 0, 3), on(true, 1, 2), on(true, 1, 3), on(true, 2, 3)},
@@ -116,8 +116,7 @@ func TestMergePrefersClosestNodes(t *testing.T) {
 	}
 }
 
-// TestMergeAgreesWithSimpleVersion compares with taking every combination of hints one
-// by one.
+// TestMergeAgreesWithSimpleVersion compares Merge with a version that tries all combinations of hints.
 func TestMergeAgreesWithSimpleVersion(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for range 3000 {

@@ -30,7 +30,7 @@ func newMetrics() metrics {
 	}
 }
 
-// CountAligned counts whether the resources of a container are aligned to a boundary to which they should be.
+// CountAligned counts whether the resources of a container are aligned to a boundary that is required.
 func (m *Manager) CountAligned(boundary string, ok bool) {
 	if ok {
 		m.metrics.aligned.WithLabelValues(ScopeContainer, boundary).Inc()

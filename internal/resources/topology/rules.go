@@ -9,8 +9,8 @@ import (
 	"keelson/internal/resources/numa"
 )
 
-// RulesOf are the rules of a policy with its options, for a machine. A machine that the policy cannot serve is an
-// error.
+// RulesOf returns the rules of a policy with its options, for a machine. It fails if the policy cannot serve the
+// machine.
 func RulesOf(policy Policy, given map[string]string, layout machine.Layout) (Rules, error) {
 	rules := Rules{Policy: policy}
 	if policy == None {

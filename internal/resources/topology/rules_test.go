@@ -7,9 +7,9 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// TestClosestNodesAreThoseOfTheMachine: the option uses the NUMA distances of the machine, and is an
-// error on a machine without them.
-func TestClosestNodesAreThoseOfTheMachine(t *testing.T) {
+// TestClosestNodesUseMachineDistances checks that the option uses the NUMA distances of the machine, and is an error
+// on a machine without them.
+func TestClosestNodesUseMachineDistances(t *testing.T) {
 	parity.ProvesPart(t, 3, "RES-41")
 	closest := map[string]string{"prefer-closest-numa-nodes": "true"}
 	reported := machine.Layout{Nodes: []machine.Node{
@@ -23,12 +23,12 @@ func TestClosestNodesAreThoseOfTheMachine(t *testing.T) {
 	if there, back := rules.Distance(0, 1), rules.Distance(1, 0); there != 21 || back != 31 {
 		t.Errorf("from node 0 to 1 it is %d, and back %d, want 21 and 31", there, back)
 	}
-	untold := machine.Layout{Nodes: []machine.Node{{ID: 0}, {ID: 1}}}
+	unknown := machine.Layout{Nodes: []machine.Node{{ID: 0}, {ID: 1}}}
 	const want = "cannot discover NUMA topology: error getting NUMA distances from cadvisor"
-	if _, err := RulesOf(BestEffort, closest, untold); err == nil || err.Error() != want {
+	if _, err := RulesOf(BestEffort, closest, unknown); err == nil || err.Error() != want {
 		t.Errorf("without distances: %v, want %s", err, want)
 	}
-	if rules, err := RulesOf(BestEffort, nil, untold); err != nil || rules.Distance != nil {
+	if rules, err := RulesOf(BestEffort, nil, unknown); err != nil || rules.Distance != nil {
 		t.Errorf("without the option: %v", err)
 	}
 }

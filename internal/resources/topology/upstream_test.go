@@ -25,7 +25,7 @@ import (
 	"keelson/test/kit/placement"
 )
 
-// node is everything that places pods, for a recorded scene.
+// node has the topology manager, the CPU manager and the memory manager for a recorded scene.
 type node struct {
 	*topology.Manager
 	dir string
@@ -118,8 +118,8 @@ func nodeFor(t *testing.T, s placement.Scene) (n node, err error) {
 	return n, nil
 }
 
-// TestAdmissionMatchesUpstream plays all that was recorded of upstream's agent: who is
-// refused and with what words, what containers are kept to, and what is written down.
+// TestAdmissionMatchesUpstream replays what was recorded from upstream's agent: rejections and their messages, the CPUs
+// and NUMA nodes of containers, and the checkpoints.
 func TestAdmissionMatchesUpstream(t *testing.T) {
 	parity.Proves(t, "RES-36", "RES-39", "RES-40", "RES-42")
 	parity.ProvesPart(t, 3, "RES-34")

@@ -210,7 +210,7 @@ func (a *Allocator) Release(uid types.UID) error {
 		return nil
 	}
 	if err := os.Remove(a.path(uid)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("give back user namespace: %w", err)
+		return fmt.Errorf("release user namespace: %w", err)
 	}
 	delete(a.used, slot)
 	delete(a.pods, uid)

@@ -30,7 +30,7 @@ func allocator(t *testing.T, dir string, pods int) *Allocator {
 	return a
 }
 
-func make1(t *testing.T, dir string, uid types.UID) {
+func makePodDir(t *testing.T, dir string, uid types.UID) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Join(dir, string(uid)), 0o750); err != nil {
 		t.Fatal(err)
@@ -44,7 +44,7 @@ func TestRangesAfterRestart(t *testing.T) {
 	want := map[types.UID]Range{}
 	for i := range 3 {
 		uid := types.UID(fmt.Sprint("u", i))
-		make1(t, dir, uid)
+		makePodDir(t, dir, uid)
 		r, err := a.Allocate(uid)
 		if err != nil {
 			t.Fatal(err)
@@ -54,7 +54,7 @@ func TestRangesAfterRestart(t *testing.T) {
 		}
 		seen[r.First], want[uid] = uid, r
 	}
-	make1(t, dir, "late")
+	makePodDir(t, dir, "late")
 	if _, err := a.Allocate("late"); err == nil || !strings.Contains(err.Error(), "all 3 ranges") {
 		t.Errorf("a pod beyond the last range: %v", err)
 	}
@@ -72,14 +72,14 @@ func TestRangesAfterRestart(t *testing.T) {
 	}
 }
 
-// The directory of a pod that has ended stays for as long as its object. What it had is
-// another's then, for an agent that comes after, too.
+// The directory of a terminated pod remains as long as its API object. Its range can be allocated to another pod
+// meanwhile. That pod keeps it after a restart of the agent.
 func TestReleasedRangeAfterRestart(t *testing.T) {
 	dir := t.TempDir()
 	a := allocator(t, dir, 1)
 	var had Range
 	for _, uid := range []types.UID{"ended", "runs"} {
-		make1(t, dir, uid)
+		makePodDir(t, dir, uid)
 		r, err := a.Allocate(uid)
 		if err != nil {
 			t.Fatal(err)
@@ -94,17 +94,17 @@ func TestReleasedRangeAfterRestart(t *testing.T) {
 		}
 	}
 	b := allocator(t, dir, 1)
-	if err := b.Release("ended"); err != nil { // it releases once more
+	if err := b.Release("ended"); err != nil { // the terminated pod is released again
 		t.Fatal(err)
 	}
-	make1(t, dir, "new")
+	makePodDir(t, dir, "new")
 	if r, err := b.Allocate("new"); err == nil {
 		t.Errorf("a new pod is given %+v, which another one runs with", r)
 	}
 	if r, err := b.Allocate("runs"); err != nil || r != had {
 		t.Errorf("after a restart the pod has %+v, %v, want %+v", r, err, had)
 	}
-	// A record that cannot be removed would be taken up: the range is kept.
+	// A later agent would restore a record that could not be removed. So the range is kept.
 	record := filepath.Join(dir, "runs", "userns")
 	if err := errors.Join(os.Remove(record), os.MkdirAll(filepath.Join(record, "in the way"), 0o700)); err != nil {
 		t.Fatal(err)
@@ -117,15 +117,14 @@ func TestReleasedRangeAfterRestart(t *testing.T) {
 	}
 }
 
-// A range rests for as long as there are others, however often all of them have been
-// given.
+// A released range is reused as late as possible, also after all ranges have been used once.
 func TestRangesAreReusedLate(t *testing.T) {
 	dir := t.TempDir()
 	a := allocator(t, dir, 3)
 	var given []uint32
 	for i := range 7 {
 		uid := types.UID(fmt.Sprint("u", i))
-		make1(t, dir, uid)
+		makePodDir(t, dir, uid)
 		r, err := a.Allocate(uid)
 		if err != nil {
 			t.Fatal(err)
@@ -143,7 +142,7 @@ func TestRangesAreReusedLate(t *testing.T) {
 func TestRecordMatchesUpstream(t *testing.T) {
 	parity.ProvesPart(t, 5, "LIFE-116")
 	dir := t.TempDir()
-	make1(t, dir, "u")
+	makePodDir(t, dir, "u")
 	if _, err := allocator(t, dir, 1).Allocate("u"); err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +164,7 @@ func TestBadRecord(t *testing.T) {
 		"foreign": `{"uidMappings":[{"hostId":70000,"containerId":0,"length":65536}],"gidMappings":[{"hostId":70000,` +
 			`"containerId":0,"length":65536}]}`,
 	} {
-		make1(t, dir, types.UID(uid))
+		makePodDir(t, dir, types.UID(uid))
 		if err := os.WriteFile(filepath.Join(dir, uid, "userns"), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -208,9 +207,8 @@ func TestAllocateNeedsRecord(t *testing.T) {
 	}
 }
 
-// The IDs of the node are those that the system sets aside for the user kubelet, of which
-// there must be enough for as many pods as there may be; where it sets none aside, those
-// from 65536 on.
+// The IDs of the node are those that the system sets aside for the user kubelet. They must be enough for the maximum
+// number of pods. If the system sets none aside, the IDs from 65536 on are used.
 func TestNodeIDs(t *testing.T) {
 	parity.ProvesPart(t, 5, "LIFE-116")
 	const none = "exit 1"
@@ -220,7 +218,7 @@ func TestNodeIDs(t *testing.T) {
 		err                 string
 	}{
 		{"a range", "echo '0: kubelet 131072 7208960'", "echo '0: kubelet 131072 7208960'", Range{131072, 7208960}, ""},
-		{"no such user", none, none, Range{65536, 7208960}, ""},
+		{"unknown user", none, none, Range{65536, 7208960}, ""},
 		{"too few for 110 pods", "echo '0: kubelet 131072 7143424'", "echo '0: kubelet 131072 7143424'", Range{},
 			"7143424 IDs do not serve 110 pods of 65536"},
 		{"other groups", "echo '0: kubelet 131072 7208960'", "echo '0: kubelet 65536 7208960'", Range{}, "must be the same"},
@@ -243,7 +241,7 @@ func TestNodeIDs(t *testing.T) {
 			}
 		})
 	}
-	t.Run("no such tool", func(t *testing.T) {
+	t.Run("missing tool", func(t *testing.T) {
 		t.Setenv("PATH", t.TempDir())
 		if got, err := NodeIDs(t.Context(), 131072, 10); err != nil || got != (Range{65536, 1310720}) {
 			t.Errorf("%+v, %v", got, err)
@@ -281,7 +279,7 @@ func TestBadConfiguration(t *testing.T) {
 	}
 }
 
-// What a later agent reads is renamed into place.
+// Records are renamed into place, so that a later agent never reads an incomplete one.
 func TestRangesAreRenamedIntoPlace(t *testing.T) {
 	parity.ProvesPart(t, 5, "RT-57")
 	dir := t.TempDir()

@@ -61,7 +61,7 @@ func rankOf(p *v1.Pod, continuing bool) rank {
 	return rank{critical: pod.IsCritical(p), continuing: continuing, created: p.CreationTimestamp.Time}
 }
 
-// Calls that stop something free resources for others. What is then left to remove is not urgent.
+// Calls that stop something free resources for other calls. The removal that follows is not urgent.
 var (
 	stopRank   = rank{continuing: true}
 	removeRank = rank{}

@@ -35,8 +35,7 @@ type checkpointRuntime interface {
 	) (*runtimeapi.CheckpointContainerResponse, error)
 }
 
-// CheckpointConfig holds what a Checkpointer is built from. Every field is
-// required.
+// CheckpointConfig holds what a Checkpointer is built from. Every field is required.
 type CheckpointConfig struct {
 	Runtime checkpointRuntime
 	RootDir string

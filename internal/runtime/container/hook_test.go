@@ -75,7 +75,7 @@ func TestHTTPHook(t *testing.T) {
 			want: []string{`http GET HOST /a?b=c auth="" agent="kube-lifecycle/1.36" accept="*/*"`},
 		},
 		{
-			name:   "a failure of the server is none of the hook",
+			name:   "an HTTP error status is not a failure",
 			status: 500,
 			get:    v1.HTTPGetAction{Path: "/"},
 			want:   []string{`http GET HOST / auth="" agent="kube-lifecycle/1.36" accept="*/*"`},

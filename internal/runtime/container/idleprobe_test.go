@@ -66,7 +66,7 @@ func TestIdleProbeEnds(t *testing.T) {
 		failed error
 		reads  int
 	}{
-		// the last reading notices that they did
+		// the last reading finds that calls have completed
 		"calls come back": {each: 3*idleProbePeriod - 10*time.Millisecond, reads: 4},
 		"calls hang":      {each: 4 * time.Second, reads: int(idleProbeLength/idleProbePeriod) + 2},
 		"unreadable":      {each: 4 * time.Second, failed: errors.New("no such file"), reads: 1},

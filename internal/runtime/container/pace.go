@@ -36,8 +36,8 @@ const (
 // A call that takes n times its unloaded duration had one n-th of the resources. If all of the
 // active calls have the share s, the throughput is active*s, whatever the bottleneck is. Whether
 // more is possible only shows by allowing more. The unloaded duration is learned from calls that
-// were nearly alone, and from those that were faster than expected. Until then it is assumed, which
-// the first burst depends on.
+// were nearly alone, and from those that were faster than expected. Until then an assumed duration
+// is used, on which the limit during the first burst depends.
 type pace struct {
 	limit    float64
 	unloaded [verbs]float64 // unloaded duration in seconds

@@ -87,8 +87,7 @@ const (
 	LimitedSwap = "LimitedSwap"
 )
 
-// Config holds what a Runner is built from. Fields are required unless their
-// comment says otherwise.
+// Config holds what a Runner is built from. Fields are required unless their comment says otherwise.
 type Config struct {
 	Runtime  runtime
 	Objects  objects  // nil without an API server

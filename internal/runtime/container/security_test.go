@@ -169,7 +169,7 @@ func TestContainerSecurity(t *testing.T) {
 			sc:   &v1.SecurityContext{AllowPrivilegeEscalation: ptr.To(true)},
 			want: plain(nil),
 		},
-		{name: "proc in the usual dress", sc: &v1.SecurityContext{ProcMount: ptr.To(v1.DefaultProcMount)}, want: plain(nil)},
+		{name: "default proc mount", sc: &v1.SecurityContext{ProcMount: ptr.To(v1.DefaultProcMount)}, want: plain(nil)},
 		{
 			name: "proc unmasked",
 			sc:   &v1.SecurityContext{ProcMount: ptr.To(v1.UnmaskedProcMount)},
@@ -394,7 +394,7 @@ func TestCheckNonRoot(t *testing.T) {
 		image imageUser
 		want  string
 	}{
-		{"nothing was promised", identity{}, imageUser{uid: root}, ""},
+		{"runAsNonRoot is not set", identity{}, imageUser{uid: root}, ""},
 		{"runAsNonRoot false", identity{nonRoot: ptr.To(false)}, imageUser{uid: root}, ""},
 		{"a user that is not root", identity{nonRoot: yes, user: user}, imageUser{uid: root}, ""},
 		{

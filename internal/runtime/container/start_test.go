@@ -84,7 +84,7 @@ func TestStartContainerFailures(t *testing.T) {
 			holds:   "ns/web ready",
 		},
 		{
-			name:    "root that promised not to be",
+			name:    "runAsNonRoot with an image that runs as root",
 			change:  func(c *v1.Container) { c.SecurityContext = &v1.SecurityContext{RunAsNonRoot: ptr.To(true)} },
 			reason:  "CreateContainerConfigError",
 			message: `container has runAsNonRoot and image will run as root (pod: "web_ns(uid-1)", container: main)`,
@@ -154,7 +154,7 @@ func TestStartContainerFailures(t *testing.T) {
 				t.Errorf("runtime holds %s, want %s", got, tc.holds)
 			}
 			if n := len(terminationFiles(t, b, p)); n != len(got.Containers) {
-				t.Errorf("%d files for last words, of %d containers", n, len(got.Containers))
+				t.Errorf("%d termination message files for %d containers", n, len(got.Containers))
 			}
 			if (id != "") != (len(got.Containers) > 0) {
 				t.Errorf("returned id %q while the runtime holds %d containers", id, len(got.Containers))

@@ -65,7 +65,7 @@ func TestStop(t *testing.T) {
 		{name: "the whole grace is the container's", grace: 30 * time.Second, timeout: 30, events: []string{killing}},
 		{name: "parts of a second are rounded up", grace: 2500 * time.Millisecond, timeout: 3, events: []string{killing}},
 		{name: "a second is too little", grace: time.Second, timeout: 2, events: []string{killing}},
-		{name: "so is none", grace: 0, timeout: 2, events: []string{killing}},
+		{name: "no grace period", grace: 0, timeout: 2, events: []string{killing}},
 		{
 			name:    "the message of the event",
 			grace:   5 * time.Second,
@@ -170,19 +170,19 @@ func TestStopAfterPreStopTimeout(t *testing.T) {
 		events []string
 	}{
 		{
-			name:   "a hook that ends meanwhile is heard",
+			name:   "a hook that fails during the stop is reported",
 			hook:   "sleep 11; exit 9",
 			took:   12 * time.Second,
 			events: []string{killing, "web/main Warning FailedPreStopHook PreStopHook failed"},
 		},
 		{
-			name:   "one that succeeds meanwhile has not failed",
+			name:   "a hook that succeeds during the stop",
 			hook:   "sleep 11",
 			took:   12 * time.Second,
 			events: []string{killing},
 		},
 		{
-			name:   "one that does not end ends with the container",
+			name:   "a hook that hangs is cancelled with the container",
 			hook:   "sleep 60",
 			took:   12 * time.Second,
 			events: []string{killing, "web/main Warning FailedPreStopHook PreStopHook failed"},

@@ -27,7 +27,7 @@ var runtimeCalls = strings.Fields(`Version RunPodSandbox StopPodSandbox RemovePo
 
 var imageCalls = strings.Fields(`ListImages ImageStatus PullImage RemoveImage ImageFsInfo`)
 
-// named are the client's methods whose name is not the call's.
+// named maps calls to the client's methods, where these have another name.
 var named = map[string]string{"GetContainerEvents": "ContainerEvents", "RuntimeConfig": "Handshake"}
 
 // calls records the calls made over a connection.
@@ -62,7 +62,7 @@ func TestImageServiceCalls(t *testing.T) {
 	}
 }
 
-// spared is the call that the agent does not use: it reads the usage of all pods at once.
+// spared are the calls that the agent does not use: it reads the usage of all pods in one call, not of one pod.
 var spared = []string{"PodSandboxStats"}
 
 func TestRuntimeServiceCalls(t *testing.T) {

@@ -6,8 +6,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// RunPodSandbox creates and starts a sandbox. It may take twice the request
-// timeout.
+// RunPodSandbox creates and starts a sandbox. It may take twice the request timeout.
 func (c *Client) RunPodSandbox(
 	ctx context.Context, req *runtimeapi.RunPodSandboxRequest,
 ) (*runtimeapi.RunPodSandboxResponse, error) {

@@ -42,8 +42,7 @@ type Records interface {
 	Failed(image string)
 }
 
-// Config holds what a Manager is built from. Fields are required unless their
-// comment says otherwise.
+// Config holds what a Manager is built from. Fields are required unless their comment says otherwise.
 type Config struct {
 	Runtime  runtime
 	Secrets  secrets         // nil without an API server: pull secrets count as missing
@@ -147,7 +146,8 @@ type pullState struct {
 	retry     time.Time
 	backoff   bool // err is followed by a back-off
 	announced bool // the back-off event was sent
-	// away is the pause after the last failure if the runtime could not be reached. It is written by the work only.
+	// away is the pause after the last failure if the runtime could not be reached. Only the work for the request uses
+	// it.
 	away time.Duration
 }
 

@@ -305,7 +305,8 @@ func TestBackoff(t *testing.T) {
 	})
 }
 
-// TestRuntimeAway has a runtime that cannot be reached, and one that answers while the registry is unavailable.
+// TestRuntimeAway: a runtime that cannot be reached is tried again soon, without a back-off or repeated events. An
+// unavailable registry begins a back-off.
 func TestRuntimeAway(t *testing.T) {
 	away := status.Error(codes.Unavailable, "no connection")
 	failed := func(r *rig, req Request) (retried time.Duration) {
@@ -323,18 +324,29 @@ func TestRuntimeAway(t *testing.T) {
 			inTime(t, nil, func(t *testing.T, r *rig) {
 				r.fake.broken, r.fake.refused = away, away
 				req := want("u1", "web:1", policy, 0)
+				var events []string
 				for i, pause := range []time.Duration{1, 2, 4, 8, 10, 10} {
 					if got := failed(r, req); got != pause*time.Second {
 						t.Errorf("tried again after %v, want %d s", got, pause)
 					}
-					n := len(r.events.Take())
-					if i == 0 && n == 0 || i > 0 && n != 0 {
-						t.Errorf("%d events of failure %d, want events of the first alone", n, i+1)
+					now := r.events.Take()
+					if i == 0 && len(now) == 0 || i > 0 && len(now) != 0 {
+						t.Errorf("%d events of failure %d, want events of the first alone", len(now), i+1)
 					}
+					events = append(events, now...)
 				}
 				r.fake.set(func() { r.fake.broken, r.fake.refused = nil, nil })
 				if res, ready := r.reached(req); !ready || len(r.backoffs) != 0 {
 					t.Errorf("Ensure with a runtime = %+v, %v, and %d back-offs; want the image", res, ready, len(r.backoffs))
+				}
+				pulling := 0
+				for _, e := range append(events, r.events.Take()...) {
+					if strings.Contains(e, " Normal Pulling ") {
+						pulling++
+					}
+				}
+				if pulling != 1 {
+					t.Errorf("%d events that the image is pulled, want one", pulling)
 				}
 			})
 		})

@@ -19,7 +19,7 @@ type ForPods struct {
 func (f ForPods) Container(p *v1.Pod, spec *v1.Container, attempt int) (r Result, ready bool) {
 	handler, err := f.handlerOf(p)
 	if err != nil {
-		return Result{}, false // the sandbox shows the error
+		return Result{}, false // the start of the sandbox fails with the same error and reports it
 	}
 	r, ready = f.Ensure(Request{
 		Pod:            p,

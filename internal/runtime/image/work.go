@@ -227,14 +227,14 @@ func (m *Manager) pullInTurn(
 	return "", 0, errors.New("[" + strings.Join(errs, ", ") + "]")
 }
 
-// runtimeAway reports whether the runtime cannot be reached. The error of a pull does not show that: it may be that of
-// a registry.
+// runtimeAway reports whether the runtime cannot be reached. The error of a pull does not show that: a pull may also
+// return Unavailable because of the registry.
 func (m *Manager) runtimeAway(ctx context.Context, spec *runtimeapi.ImageSpec) bool {
 	_, err := m.inspect(ctx, spec)
 	return cri.IsUnavailable(err)
 }
 
-// awayError is the error of a pull without a runtime.
+// awayError is the error of a pull that failed because the runtime cannot be reached.
 type awayError string
 
 func (e awayError) Error() string { return string(e) }
@@ -285,8 +285,8 @@ func (m *Manager) fail(ctx context.Context, st *pullState, event string, shown *
 	})
 }
 
-// failAway ends the work because the runtime cannot be reached, which says nothing of the image: it is repeated soon,
-// and no back-off of a pull comes of it. The events are recorded for the first failure in a row.
+// failAway ends the work because the runtime cannot be reached. The image is not the cause, so the work is repeated
+// soon, and no back-off of the pull begins. Events are recorded only for the first of consecutive failures.
 func (m *Manager) failAway(ctx context.Context, st *pullState, event, message string, shown *Error) {
 	if st.away == 0 {
 		m.event(ctx, st.req, v1.EventTypeWarning, event, message)

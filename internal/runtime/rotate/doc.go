@@ -1,8 +1,8 @@
 // Package rotate rotates the logs of running containers.
 //
-// It owns the rotated files of a log; the live file belongs to the runtime. Its caller tells it
-// which containers are running; for each of them it checks the size of the live file every period.
-// A container that is not running writes nothing.
+// It owns the rotated files of a log; the live file belongs to the runtime. The caller provides the
+// running containers. The size of their live files is checked every period. A container that is not
+// running writes nothing.
 //
 // The files of one log, oldest last:
 //
@@ -14,13 +14,13 @@
 //
 // A rotation renames the live file, has the runtime open a new one, and then cleans up: it removes
 // files that are too old or left over, and compresses the file that was not compressed before. If
-// the runtime fails to reopen the log, the live file gets its name back, unless there is a new one
-// by then. Names sort by age, even when the clock is set back: if a rotated file has a later time
-// than now in its name, the next name is later still.
+// the runtime fails to reopen the log, the file is renamed back, unless a new live file exists by
+// then. Names sort by age, even when the clock is set back: if a rotated file has a later time than
+// now in its name, the next name is later still.
 //
 // A log that exceeds its limit within one period is checked more often, up to once a second, and
 // compression is postponed until it slows down. The disk usage of a container's logs is bounded by
-// the number of files times the limit plus what is written in a second.
+// the number of files times the sum of the limit and the amount written in a second.
 //
 // Usage is a metrics collector for the disk usage of logs.
 //

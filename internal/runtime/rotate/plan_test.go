@@ -8,7 +8,7 @@ import (
 	"keelson/test/kit/parity"
 )
 
-func TestTidy(t *testing.T) {
+func TestPlanCleanup(t *testing.T) {
 	parity.ProvesPart(t, 3, "RT-45")
 	const (
 		a = "0.log.20260102-010000"
@@ -65,7 +65,7 @@ func TestTidy(t *testing.T) {
 			slices.Reverse(tc.files) // directories are not sorted
 			got := planCleanup(tc.files, "0.log", tc.maxFiles)
 			if !slices.Equal(got.Remove, tc.want.Remove) || !slices.Equal(got.Compress, tc.want.Compress) {
-				t.Errorf("tidy = %+v, want %+v", got, tc.want)
+				t.Errorf("planCleanup = %+v, want %+v", got, tc.want)
 			}
 		})
 	}

@@ -254,7 +254,7 @@ func TestRotateDoesNotOverwrite(t *testing.T) {
 	}
 	defer d.close()
 	if err := r.renameAndReopen(t.Context(), r.log, d, filepath.Base(name)); !errors.Is(err, os.ErrExist) {
-		t.Errorf("turn = %v, want that the name is taken", err)
+		t.Errorf("renameAndReopen = %v, want that the name exists", err)
 	}
 	wantFiles(t, r.files(t), map[string]string{"0.log": "1234567890", "0.log.20260102-030405": "of this second"})
 }

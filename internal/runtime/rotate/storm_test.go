@@ -20,7 +20,7 @@ import (
 	"keelson/internal/runtime/logs"
 )
 
-func TestPace(t *testing.T) {
+func TestNextCheck(t *testing.T) {
 	for _, tc := range []struct {
 		size, limit   int64
 		elapsed, want time.Duration
@@ -33,12 +33,12 @@ func TestPace(t *testing.T) {
 		{1 << 60, 1 << 59, time.Hour, 30 * time.Minute},
 	} {
 		if got := nextCheck(tc.size, tc.limit, tc.elapsed); got != tc.want {
-			t.Errorf("pace(%d of %d after %v) = %v, want %v", tc.size, tc.limit, tc.elapsed, got, tc.want)
+			t.Errorf("nextCheck(%d of %d after %v) = %v, want %v", tc.size, tc.limit, tc.elapsed, got, tc.want)
 		}
 	}
 }
 
-// many are the logs of several containers.
+// many is a runtime with the logs of several containers.
 type many struct {
 	mu    sync.Mutex
 	files map[string]*os.File // by container
@@ -68,8 +68,8 @@ func (m *many) write(t *testing.T, container string, b []byte) {
 	}
 }
 
-// TestLogStormDiskUsage has one container write a hundred times its limit in every period, beside a
-// calm one, with one worker for both.
+// TestLogStormDiskUsage: one container writes a hundred times its limit in every period, and
+// another one its limit. One worker rotates the logs of both.
 func TestLogStormDiskUsage(t *testing.T) {
 	const (
 		limit    = 100 << 10
@@ -139,8 +139,8 @@ func TestLogStormDiskUsage(t *testing.T) {
 			t.Errorf("the calm container has the logs %v, %v; want that they are rotated beside the storm", calm, err)
 		}
 
-		// After the storm, things are as they always are: plain is what is
-		// newest, and the next look is after a whole period.
+		// After the storm, only the newest rotated file is not compressed, and the next check is
+		// after a whole period.
 		time.Sleep(2 * period)
 		m.write(t, "storm", noise)
 		time.Sleep(2 * period)
@@ -166,7 +166,7 @@ func TestLogStormDiskUsage(t *testing.T) {
 	})
 }
 
-// room is what the files of a directory take.
+// room returns the total size of the files in a directory.
 func room(dir string) (sum int64, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -180,8 +180,8 @@ func room(dir string) (sum int64, err error) {
 	return sum, nil
 }
 
-// TestFollowLogStorm has a container write as fast as it can, its log rotated and compressed
-// without pause, and a reader follow all of it.
+// TestFollowLogStorm: a container writes as fast as it can, its log is rotated and compressed
+// without pause, and a reader follows all of it.
 func TestFollowLogStorm(t *testing.T) {
 	const lines = 150_000
 	r := newRig(t)

@@ -19,7 +19,7 @@ type v1Server struct {
 	*Server
 }
 
-// List returns the resources of the pods that take up the node.
+// List returns the resources of the pods that use the node.
 func (s v1Server) List(
 	context.Context, *podresourcesv1.ListPodResourcesRequest,
 ) (*podresourcesv1.ListPodResourcesResponse, error) {

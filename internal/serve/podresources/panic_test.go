@@ -10,7 +10,7 @@ import (
 	podresourcesv1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 )
 
-// The agent panics at a question. Who asked gets the error, and others are answered.
+// The handler of a call panics. Its client gets an error, and other calls are answered.
 func TestPanicInHandler(t *testing.T) {
 	s, conn := serve(t)
 	s.cfg.Container = func(types.UID, string) Resources { panic("at a question") }

@@ -56,8 +56,8 @@ type Resources struct {
 // Config holds the configuration of a Server. All fields are required unless noted otherwise.
 type Config struct {
 	Socket string // path
-	// Pods returns the pods that take up the node, and All those that the alpha service lists: all known ones. Pod
-	// returns one of Pods by its name.
+	// Pods returns the pods that use the node. All returns the pods that the alpha service lists: all known ones. Pod
+	// returns a pod by its name.
 	Pods func() []*v1.Pod
 	All  func() []*v1.Pod
 	Pod  func(namespace, name string) (*v1.Pod, bool)

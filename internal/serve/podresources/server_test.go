@@ -229,7 +229,7 @@ func TestPodResources(t *testing.T) {
 	}
 }
 
-// Callers are held to a rate: a tenth of a second's worth may come at once.
+// Clients share a rate limit of 100 calls per second, with a burst of 10.
 func TestRateLimit(t *testing.T) {
 	parity.Proves(t, "RES-67")
 	s, conn := serve(t)

@@ -11,7 +11,7 @@ import (
 	podsv1alpha1 "k8s.io/kubelet/pkg/apis/pods/v1alpha1"
 )
 
-// The agent panics at a question about one pod. Who asked gets the error, and others are answered.
+// The handler of a call for one pod panics. Its client gets an error, and other calls are answered.
 func TestPanicInHandler(t *testing.T) {
 	n := newNode(t)
 	well := n.cfg.Pod

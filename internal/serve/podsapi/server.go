@@ -77,7 +77,7 @@ func (s *Server) Run(ctx context.Context) error {
 	srv := grpc.NewServer(panics.Unary(s.cfg.Log, "pods API"), panics.Stream(s.cfg.Log, "pods API"),
 		grpc.ChainUnaryInterceptor(s.unary), grpc.ChainStreamInterceptor(s.stream), grpc.WaitForHandlers(true))
 	podsv1alpha1.RegisterPodsServer(srv, s)
-	// Stop cuts off watches, which otherwise last as long as their client wants.
+	// Stop ends watches, which otherwise last until their clients cancel them.
 	defer context.AfterFunc(ctx, srv.Stop)()
 	s.cfg.Log.Info("serving pods API", "socket", s.cfg.Socket)
 	if err := srv.Serve(l); err != nil && ctx.Err() == nil {

@@ -24,7 +24,7 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// node is a node with pods, and a way to ask about them.
+// node is a node with pods, and a client of its API.
 type node struct {
 	*Server
 	client podsv1alpha1.PodsClient
@@ -91,7 +91,7 @@ func newNode(t *testing.T) *node {
 	return n
 }
 
-// set gives the node a pod whose phase is as given; "" removes it.
+// set adds or updates a pod with the given phase; "" removes it.
 func (n *node) set(uid types.UID, phase v1.PodPhase) {
 	n.mu.Lock()
 	if phase == "" {
@@ -168,7 +168,7 @@ func TestListGetAndWatch(t *testing.T) {
 	if p := next(podsv1alpha1.EventType_MODIFIED); p.UID != "1" || p.Status.Phase != v1.PodRunning {
 		t.Errorf("changed: %v", p)
 	}
-	n.Changed("1") // and nothing is new
+	n.Changed("1") // without a change
 	n.Changed("9") // no such pod
 	n.set("3", v1.PodPending)
 	if p := next(podsv1alpha1.EventType_ADDED); p.UID != "3" {
@@ -187,8 +187,7 @@ func TestListGetAndWatch(t *testing.T) {
 	}
 }
 
-// TestSlowWatcher: what it has not read does not pile up, and it ends
-// with the truth.
+// TestSlowWatcher: events that a watcher has not read do not accumulate, and the last one has the latest state.
 func TestSlowWatcher(t *testing.T) {
 	n := newNode(t)
 	n.set("1", v1.PodPending)
@@ -196,7 +195,7 @@ func TestSlowWatcher(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // the pod, and that this was all
+	for range 2 { // the pod, and the end of the initial sync
 		if _, err := stream.Recv(); err != nil {
 			t.Fatal(err)
 		}
@@ -235,7 +234,7 @@ func TestRateLimit(t *testing.T) {
 	}
 }
 
-// An agent that cannot have the socket runs on without.
+// A socket that cannot be created does not stop the agent.
 func TestSocketError(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); err != nil {

@@ -100,32 +100,32 @@ func (c *h2) goodbye() (why http2.ErrCode, logged bool) {
 	}
 }
 
-// held is a server with an endpoint that answers when released, and how many
-// requests were inside at a time.
+// held returns a server with an endpoint that blocks until release is called, and the maximum number of concurrent
+// requests.
 func held(t *testing.T) (r *rig, peak *atomic.Int64, inside <-chan struct{}, release func()) {
 	peak = new(atomic.Int64)
 	var now atomic.Int64
 	hold, begun := make(chan struct{}), make(chan struct{}, 10_000)
 	r = newRig(t, func(p *parts) {
-		p.server.Authorizer = access.AlwaysAllow{} // nothing to wait for
+		p.server.Authorizer = access.AlwaysAllow{} // no access reviews to wait for
 		p.server.RunningPods = func(context.Context) ([]*v1.Pod, error) {
 			n := now.Add(1)
 			defer now.Add(-1)
 			for seen := peak.Load(); n > seen && !peak.CompareAndSwap(seen, n); seen = peak.Load() {
 			}
 			begun <- struct{}{}
-			<-hold // the client may have gone: work does not always end with that
+			<-hold // also if the client is gone: not all work is cancelled with the request
 			return nil, nil
 		}
 	})
 	return r, peak, begun, func() { close(hold) }
 }
 
-// TestRapidReset opens requests and takes them back at once, as CVE-2023-44487 does:
-// work that goes on is bounded, and who does that is cut off.
+// TestRapidReset opens requests and cancels them at once, as in CVE-2023-44487: the number of running handlers is
+// bounded, and the connection is closed.
 func TestRapidReset(t *testing.T) {
 	r, peak, _, release := held(t)
-	// With its token cached no request is cancelled before work begins.
+	// The token review is cached first, so that no request is cancelled before its handler runs.
 	if got := r.as("admin", "GET", "/pods"); got.code != 200 {
 		t.Fatalf("GET /pods: %d", got.code)
 	}
@@ -200,8 +200,8 @@ func TestStreamLimit(t *testing.T) {
 	release()
 }
 
-// TestContinuationFlood sends headers that never end, as CVE-2023-45288 does: the
-// server stops listening after little more than what headers may have.
+// TestContinuationFlood sends headers that never end, as in CVE-2023-45288: the server closes the connection soon after
+// the size limit of headers.
 func TestContinuationFlood(t *testing.T) {
 	r := newRig(t)
 	c := r.http2()
@@ -232,7 +232,7 @@ func TestContinuationFlood(t *testing.T) {
 	}
 }
 
-// TestHeadersOverHTTP2AreBounded: so are headers that do end.
+// TestHeadersOverHTTP2AreBounded: complete headers above the size limit are rejected.
 func TestHeadersOverHTTP2AreBounded(t *testing.T) {
 	r := newRig(t)
 	req, err := http.NewRequest("GET", "https://"+r.addr[server.Secure]+"/healthz", nil)
@@ -243,7 +243,7 @@ func TestHeadersOverHTTP2AreBounded(t *testing.T) {
 	req.Header.Set("X-Big", strings.Repeat("x", 2<<20))
 	resp, err := r.client().Do(req)
 	if err != nil {
-		return // it hung up, or the client saw the limit itself
+		return // the server closed the connection, or the client checked the limit itself
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
@@ -262,7 +262,7 @@ func (e *endless) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// TestEndlessBody: no endpoint reads a body that does not end, with whatever right.
+// TestEndlessBody: no endpoint reads an endless body, even with all rights.
 func TestEndlessBody(t *testing.T) {
 	r := newRig(t)
 	for _, row := range server.Table() {
@@ -283,7 +283,7 @@ func TestEndlessBody(t *testing.T) {
 				resp.Body.Close()
 			}
 			cancel()
-			// What the buffers of both sides hold comes on top of what is read.
+			// Buffers on both sides add to what the endpoint reads.
 			if n := body.read.Load(); n > 24<<20 {
 				t.Errorf("%s %s took %d bytes", method, row.Pattern, n)
 			}
@@ -291,9 +291,8 @@ func TestEndlessBody(t *testing.T) {
 	}
 }
 
-// TestRefusedUpgrade is CVE-2018-1002105: after an upgrade that the
-// runtime refused, what follows on the connection is a request to this server like any
-// other, and does not reach the runtime with the rights of the one before.
+// TestRefusedUpgrade reproduces CVE-2018-1002105: after the runtime has rejected an upgrade, the next data on the
+// connection is a new request to this server. It does not reach the runtime with the rights of the previous request.
 func TestRefusedUpgrade(t *testing.T) {
 	for _, status := range []int{http.StatusOK, http.StatusFound, http.StatusForbidden,
 		http.StatusInternalServerError} {
@@ -319,7 +318,7 @@ func TestRefusedUpgrade(t *testing.T) {
 		if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 			t.Fatal(err)
 		}
-		// Both at once: the second must not be taken for the stream of the first.
+		// Both requests are sent at once. The second one must not be taken for the stream of the first.
 		fmt.Fprintf(
 			conn,
 			"POST /exec/default/web/main?output=1 HTTP/1.1\r\nHost: node\r\nAuthorization: Bearer token-admin\r\nConnection: "+

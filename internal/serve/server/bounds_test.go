@@ -14,8 +14,7 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// Whatever a mux may come to match, an area answers only to paths whose rights
-// were its own.
+// Whatever path the mux matches, an area only serves paths that were authorized with its own rights.
 func TestRoutingMatchesAuthorization(t *testing.T) {
 	pods, _ := areaOf("/pods")
 	h := checkArea(pods, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })

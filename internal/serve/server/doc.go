@@ -10,5 +10,6 @@
 // authenticates and authorizes requests, and package cert reloads certificates.
 //
 // Streams (exec, attach, port-forward) are not interpreted: the runtime returns an address, and the client's connection
-// is joined to it. The exception are WebSocket protocols that the runtime does not know, which are translated to SPDY.
+// is joined to it. The exceptions are WebSocket protocols that the runtime does not support. They are translated to
+// SPDY.
 package server

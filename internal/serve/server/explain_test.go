@@ -14,7 +14,7 @@ import (
 	"keelson/internal/serve/server"
 )
 
-// fakeExplainer knows one pod.
+// fakeExplainer has one pod.
 type fakeExplainer struct{}
 
 func (fakeExplainer) Pod(_ context.Context, ns, name string) (explain.Pod, bool) {

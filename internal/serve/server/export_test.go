@@ -32,10 +32,10 @@ func Table() []Served {
 	return out
 }
 
-// SecureHandler is the whole chain of the authenticated port, without TLS.
+// SecureHandler returns the handler of the authenticated port, without TLS.
 func (s *Server) SecureHandler() http.Handler { return s.secureHandler() }
 
-// HTTPServer is what every listener is built with.
+// HTTPServer returns the HTTP server that all listeners use.
 func HTTPServer(ctx context.Context, log *slog.Logger) *http.Server {
 	return (&Server{cfg: Config{Log: log}}).httpServer(ctx, nil)
 }
@@ -43,8 +43,7 @@ func HTTPServer(ctx context.Context, log *slog.Logger) *http.Server {
 // HealthzRetry is how long the health port waits before it listens again.
 func (s *Server) HealthzRetry() *time.Duration { return &s.retry }
 
-// JournalArgs are the services of a query and what it asks the journal; nothing when it is
-// refused.
+// JournalArgs returns the services of a query and its arguments of journalctl; nil if the query is rejected.
 func JournalArgs(q url.Values) (services, args []string) {
 	n, errs := parseNodeLogQuery(q)
 	if n == nil || len(errs) > 0 || len(n.validate(func(string) error { return nil })) > 0 {

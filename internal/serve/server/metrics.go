@@ -118,10 +118,10 @@ func exposition(g prometheus.Gatherer) http.HandlerFunc {
 	}).ServeHTTP
 }
 
-// StartTimeOnly shows of the process when it was started, and no more.
+// StartTimeOnly is a Gatherer without the metrics of the process, except for its start time.
 type StartTimeOnly struct{ prometheus.Gatherer }
 
-// Gather gathers all but the other metrics of the process.
+// Gather omits the metrics process_*, except for process_start_time_seconds.
 func (s StartTimeOnly) Gather() ([]*dto.MetricFamily, error) {
 	all, err := s.Gatherer.Gather()
 	return slices.DeleteFunc(all, func(f *dto.MetricFamily) bool {

@@ -14,8 +14,8 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// journal puts a journalctl in front of the machine's own: its journal has lines of the
-// services kubelet and crio, and it prints its arguments.
+// journal puts a stand-in for journalctl in PATH. Its journal has entries of the services kubelet and crio, and it
+// prints its arguments.
 func journal(t *testing.T) {
 	t.Helper()
 	dir := t.TempDir()
@@ -39,7 +39,7 @@ printf '<%s>\n' "$@"
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 }
 
-// The messages are those that upstream's kubelet v1.36.3 was seen to give.
+// The messages are those that were observed with upstream's kubelet v1.36.3.
 func TestNodeLogQuery(t *testing.T) {
 	parity.Differs(t, "SRV-27", "0010")
 	journal(t)
@@ -83,7 +83,7 @@ func TestNodeLogQuery(t *testing.T) {
 			code: 200,
 			text: common + "<--lines=3>\n<--unit=kubelet>\n" + options,
 		},
-		// A service of the journal that has nothing to show is no file.
+		// A service in the journal without matching entries is not looked up as a file.
 		"query=kubelet&pattern=nothing": {code: 200, text: "-- No entries --\n"},
 		"query=kubelet&boot=-99":        {code: 200, text: "Data from the specified boot is not available\n"},
 		"query=plain":                   {code: 200, text: "plain\n"},
@@ -135,7 +135,7 @@ func TestNodeLogQuery(t *testing.T) {
 			code: 406,
 			text: `query: Invalid value: "[b/c], [a]": cannot specify a file and service` + "\n",
 		},
-		// What is wrong with services is reported before what is wrong with the query.
+		// Errors of services are reported before errors of the query.
 		"query=%3Bls&query=b/c": {
 			code: 406,
 			text: `[query: Invalid value: ";ls": input contains unsupported characters, ` +
@@ -257,8 +257,8 @@ func TestNodeLogQuery(t *testing.T) {
 	}
 }
 
-// TestNodeLogQueryTimeout: a journalctl that does not end is ended after 30 seconds, and what it wrote
-// is the answer.
+// TestNodeLogQueryTimeout: a journalctl that does not exit is killed after 30 seconds, and its output until then is the
+// response.
 func TestNodeLogQueryTimeout(t *testing.T) {
 	parity.Differs(t, "SRV-27", "0010")
 	dir := t.TempDir()
@@ -278,7 +278,7 @@ func TestNodeLogQueryTimeout(t *testing.T) {
 	}
 }
 
-// Without the setting a query is a listing, as it always was.
+// If log queries are disabled, a request with a query returns the directory listing.
 func TestNodeLogQueryDisabled(t *testing.T) {
 	journal(t)
 	r := newRig(t)
@@ -287,8 +287,7 @@ func TestNodeLogQueryDisabled(t *testing.T) {
 	}
 }
 
-// FuzzNodeLogQuery looks for a query whose arguments to journalctl are more, or
-// others, than its options.
+// FuzzNodeLogQuery looks for a query that adds other arguments of journalctl than its own options.
 func FuzzNodeLogQuery(f *testing.F) {
 	for _, q := range []string{
 		"query=kubelet", "query=a&query=b&boot=0", "query=-D/&pattern=x", "query=a/b",

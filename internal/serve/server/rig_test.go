@@ -116,9 +116,9 @@ func (a *authority) issueFor(
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// fakeAPI behaves as an API server with a fixed set of users does. The token of
-// user u is token-u. User may-X holds every verb on the subresource X of the
-// node, admin everything; a token of user unsure breaks the access review.
+// fakeAPI behaves like an API server with a fixed set of users. The token of user u is token-u. User may-X has every
+// verb on the subresource X of the node, and admin has all rights. Access reviews of user unsure and token reviews of
+// user lost fail.
 type fakeAPI struct {
 	mu    sync.Mutex
 	asked []string // "user verb subresource", in order
@@ -181,7 +181,7 @@ func (f fakePods) Pod(ns, name string) (*v1.Pod, bool) {
 	return nil, false
 }
 
-// fakeLogs writes what it is asked for, and follows until the caller leaves.
+// fakeLogs writes the requested options, and follows until the client disconnects.
 type fakeLogs struct{ left chan struct{} }
 
 func (f fakeLogs) ReadLogs(
@@ -255,7 +255,7 @@ func (f *fakeRuntime) PortForward(_ context.Context, _ string, port int32, strea
 	return err
 }
 
-// fakeStreams asks the runtime for addresses, as the agent does.
+// fakeStreams gets addresses from the runtime, as the agent does.
 type fakeStreams struct{ rt *fakeRuntime }
 
 func address(s string, err error) (*url.URL, error) {
@@ -359,7 +359,7 @@ func webPod() *v1.Pod {
 	}
 }
 
-// rig is a server on loopback ports with all that it talks to.
+// rig is a server on loopback ports with fakes of everything that it calls.
 type rig struct {
 	t       testing.TB
 	ca      *authority
@@ -372,7 +372,7 @@ type rig struct {
 	clients map[string]*http.Client
 }
 
-// parts are what a test may change before the server is built.
+// parts is the configuration that a test may change before the server is built.
 type parts struct {
 	server server.Config
 	authn  access.AuthenticatorConfig
@@ -510,7 +510,7 @@ func newRig(t testing.TB, change ...func(*parts)) *rig {
 	return r
 }
 
-// client makes an HTTP client of its own connections.
+// client returns an HTTP client with connections of its own.
 func (r *rig) client(certs ...tls.Certificate) *http.Client {
 	tr := &http.Transport{
 		ForceAttemptHTTP2: true,
@@ -560,7 +560,7 @@ func (r *rig) ask(c *http.Client, method, target string, header ...string) answe
 	return answer{resp.StatusCode, string(body), resp.Header, resp.Proto}
 }
 
-// as asks on the authenticated port with a user's token.
+// as sends a request to the authenticated port with a user's token.
 func (r *rig) as(user, method, path string) answer {
 	r.t.Helper()
 	if r.clients == nil {
@@ -569,7 +569,7 @@ func (r *rig) as(user, method, path string) answer {
 	return r.ask(r.clients[""], method, "https://"+r.addr[server.Secure]+path, "Authorization", "Bearer token-"+user)
 }
 
-// ours lists goroutines of this module's server that are still there.
+// ours lists the goroutines of this module's server that are still running.
 func ours() []string {
 	buf := make([]byte, 1<<20)
 	var out []string

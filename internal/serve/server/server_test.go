@@ -159,7 +159,7 @@ func TestTimeouts(t *testing.T) {
 	}
 }
 
-// Certificates and authorities replaced on disk count from the next handshake.
+// Replaced files of certificates and CAs are used from the next handshake on.
 func TestCertificatesReload(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name string) string { return filepath.Join(dir, name) }
@@ -216,7 +216,7 @@ func TestCertificatesReload(t *testing.T) {
 		t.Fatalf("before, with a certificate of the other authority: %d", code)
 	}
 	put(second, caB)
-	await.Until(t, "both files to be read anew", func() (string, bool) { // they are looked at once a second
+	await.Until(t, "both files to be read anew", func() (string, bool) { // the files are checked once a second
 		s, code := get(caB)
 		return fmt.Sprint(s, " ", code), s == "second" && code == 200
 	})
@@ -280,7 +280,7 @@ func TestHealthPortIsRetried(t *testing.T) {
 	}
 }
 
-// logged tells of each line that is logged.
+// logged is notified of each log line.
 type logged chan struct{}
 
 func (l logged) Write(b []byte) (int, error) {
@@ -434,7 +434,7 @@ func TestHTTPMetrics(t *testing.T) {
 	}
 }
 
-// Scrapers ask for OpenMetrics first and are given text, so that counters have the names that upstream gives them.
+// Scrapers that prefer OpenMetrics get the text format, so that counters have upstream's names.
 func TestMetricsFormats(t *testing.T) {
 	parity.Proves(t, "SRV-17")
 	const (
@@ -525,7 +525,7 @@ func TestSplitLogStreams(t *testing.T) {
 	}
 }
 
-// A follower gets each line at once, and the reader is notified when it leaves.
+// A follower gets each line at once. When it disconnects, reading ends.
 func TestFollowLogs(t *testing.T) {
 	parity.ProvesPart(t, 6, "SRV-25")
 	r := newRig(t)
@@ -548,8 +548,7 @@ func TestFollowLogs(t *testing.T) {
 	<-r.logs.left
 }
 
-// /logs/ serves what lies below its directory and nothing else, whatever links
-// and paths lead out of it.
+// /logs/ only serves files below its directory. Symlinks and paths that lead out of it are not followed.
 func TestSystemLogs(t *testing.T) {
 	parity.Differs(t, "SRV-27", "0010")
 	outside := t.TempDir()
@@ -605,7 +604,7 @@ func TestSystemLogs(t *testing.T) {
 	}
 }
 
-// The summary answers GET and POST alike, whole or without what takes longer.
+// The summary has the same response for GET and POST: complete, or with CPU and memory only.
 func TestSummary(t *testing.T) {
 	parity.Proves(t, "SRV-16")
 	r := newRig(t)

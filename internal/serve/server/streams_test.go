@@ -36,7 +36,7 @@ func (r *rig) restConfig() *rest.Config {
 	}
 }
 
-// executors are the two ways a client streams a command.
+// executors returns an executor for each of the two protocols of clients.
 func (r *rig) executors(path, query string) map[string]remotecommand.Executor {
 	r.t.Helper()
 	u := &url.URL{Scheme: "https", Host: r.addr[server.Secure], Path: path, RawQuery: query}
@@ -132,7 +132,7 @@ func TestAttach(t *testing.T) {
 	parity.Proves(t, "SRV-55")
 }
 
-// An older WebSocket protocol is the runtime's own business.
+// Connections with an older WebSocket protocol are passed through to the runtime.
 func TestExecOverOlderWebSocket(t *testing.T) {
 	parity.ProvesPart(t, 6, "SRV-22")
 	r := newRig(t)
@@ -193,7 +193,7 @@ func TestWebSocketTranslation(t *testing.T) {
 			(resp.StatusCode != 101 || got != "v5.channel.k8s.io") {
 			t.Errorf("answered %d in %q", resp.StatusCode, got)
 		}
-		// A translated stream is answered before the runtime is asked.
+		// With translation the client gets its response before the runtime is called.
 		select {
 		case <-r.rt.asked:
 		case <-time.After(time.Minute):
@@ -265,8 +265,7 @@ func (r *rig) websocket(path string, protocols ...string) *gwebsocket.Conn {
 	return c
 }
 
-// A browser cannot set headers; its token travels among the subprotocols and
-// must go no further.
+// A browser cannot set headers, so it sends its token as a WebSocket subprotocol. The token must not be passed on.
 func TestTokenInSubprotocols(t *testing.T) {
 	r := newRig(t)
 	const hidden = "base64url.bearer.authorization.k8s.io.dG9rZW4tYWRtaW4" // token-admin
@@ -326,7 +325,7 @@ func TestPortForward(t *testing.T) {
 		got.text != "pod not found" {
 		t.Errorf("another UID: %d %q", got.code, got.text)
 	}
-	// The old WebSocket protocol names its ports in advance.
+	// The old WebSocket protocol has its ports in the request.
 	for query, want := range map[string]string{
 		"":               `query parameter "port" is required`,
 		"port=":          `query parameter "port" cannot be empty`,
@@ -342,7 +341,7 @@ func TestPortForward(t *testing.T) {
 		}
 	}
 	c := r.websocket("/portForward/default/web?port=80,8081", "v4.channel.k8s.io")
-	// A channel for data and one for errors for each port, and on each the port comes first.
+	// Each port has a channel for data and one for errors. The first message on each channel is the port.
 	for _, want := range []string{"\x00\x50\x00", "\x01\x50\x00", "\x02\x91\x1f", "\x03\x91\x1f"} {
 		if _, m, err := c.ReadMessage(); err != nil || string(m) != want {
 			t.Fatalf("message %q, %v, want %q", m, err, want)
@@ -456,7 +455,7 @@ func TestStreamErrors(t *testing.T) {
 	}
 }
 
-// A runtime that sends elsewhere is not followed.
+// Redirects of the runtime are not followed.
 func TestRuntimeRedirect(t *testing.T) {
 	reached := make(chan struct{}, 1)
 	elsewhere := httptest.NewServer(
@@ -496,7 +495,7 @@ func (f fixedTarget) Exec(context.Context, *v1.Pod, string, []string, server.Str
 	return f.target, nil
 }
 
-// Sessions end with their caller and with the server, and leave nothing behind.
+// A session ends with its client and with the server, and leaves no goroutine.
 func TestStreamsEnd(t *testing.T) {
 	r := newRig(t)
 	path := "/exec/default/web/main"
@@ -511,12 +510,12 @@ func TestStreamsEnd(t *testing.T) {
 		if _, err := typed.Write([]byte("x")); err != nil {
 			t.Fatal(err)
 		}
-		<-out // it stands
+		<-out // the session is established
 		cancel()
 		<-ended
 		typed.Close()
 	}
-	// One that its caller keeps: the server ends it.
+	// A session whose client stays connected is ended by the server.
 	ex := r.executors(path, "command=cat&input=1&output=1")["SPDY"]
 	in, typed := io.Pipe()
 	out := make(chan struct{})
@@ -542,8 +541,7 @@ func TestStreamsEnd(t *testing.T) {
 	})
 }
 
-// A caller that vanishes takes its session along, even if the process of the
-// session neither reads nor writes.
+// A session ends when its client disconnects, even if the process of the session neither reads nor writes.
 func TestLostClientEndsSession(t *testing.T) {
 	r := newRig(t)
 	c := r.websocket("/exec/default/web/main?command=wait&output=1", "v5.channel.k8s.io")
@@ -561,7 +559,7 @@ func TestLostClientEndsSession(t *testing.T) {
 	}
 	within := func(what string, want bool) {
 		t.Helper()
-		await.True(t, what, func() bool { return sessions() > 0 == want }) // the stack is all there is to see
+		await.True(t, what, func() bool { return sessions() > 0 == want }) // only visible in the stacks of goroutines
 	}
 	within("the session to begin", true)
 	if err := c.NetConn().Close(); err != nil {

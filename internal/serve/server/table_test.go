@@ -22,22 +22,22 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// sample fills a pattern with a pod that is there.
+// sample fills a pattern with an existing pod.
 func sample(pattern string) string {
 	return strings.NewReplacer("{$}", "", "{ns}", "default", "{pod}", "web", "{uid}", "uid-web", "{container}", "main",
 		"{check}", "ping", "{profile...}", "cmdline", "{path...}", "").Replace(pattern)
 }
 
-// everyMethod is what requests are made with, an unknown one included.
+// everyMethod lists the methods of requests, including an unknown one.
 var everyMethod = []string{"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "TRACE", "BREW"}
 
-// hasVerb reports whether a right can be had to do this: rights are named by verbs.
+// hasVerb reports whether the method has an authorization verb. Clients with a single right have no other methods.
 func hasVerb(method string) bool {
 	return slices.Contains([]string{"GET", "POST", "PUT", "PATCH", "DELETE"}, method)
 }
 
-// specification is all that may be served: pattern, rights of which a caller needs one,
-// methods (none: any), and whether it goes with the debugging handlers.
+// specification lists all endpoints: pattern, rights of which a client needs one, methods (none: any), and debug for
+// those of the debugging handlers.
 const specification = `
 /healthz                                      healthz proxy
 /healthz/{check}                              healthz proxy
@@ -71,8 +71,8 @@ const specification = `
 /flagz                                        configz                  debug
 `
 
-// TestRoutesAreInTheTable: what is served is what the specification has, with
-// those rights. A new endpoint gets a line here with who may have it.
+// TestRoutesAreInTheTable: exactly the endpoints of the specification are served, with these rights. A new endpoint
+// needs a line in it.
 func TestRoutesAreInTheTable(t *testing.T) {
 	var served []string
 	for _, row := range server.Table() {
@@ -96,7 +96,7 @@ func TestRoutesAreInTheTable(t *testing.T) {
 			t.Errorf("specified and not served: %s", w)
 		}
 	}
-	// All routes are made from the table, but for those of the two small ports.
+	// All routes are made from the table, except for those of the health port and the local socket.
 	want := map[string]int{"routes": 3, "serveHealthz": 2, "LocalHandler": 1}
 	if got := routesMade(t); !maps.Equal(got, want) {
 		t.Errorf("routes are made in %v, want %v", got, want)
@@ -214,8 +214,8 @@ func TestAuthorizationSubresources(t *testing.T) {
 	}
 }
 
-// TestServerAuthorization is made from the table: each path and
-// method gives to each kind of caller exactly what its rights allow.
+// TestServerAuthorization checks each path and method of the table with each kind of client. A client gets exactly what
+// its rights allow.
 func TestServerAuthorization(t *testing.T) {
 	parity.Proves(t, "SRV-33")
 	parity.ProvesPart(t, 4, "SRV-06")
@@ -271,7 +271,7 @@ func TestServerAuthorization(t *testing.T) {
 					t.Errorf("%s as %s: %d %q, want %d", name, who, got.code, got.text, want)
 				}
 			}
-			// What the endpoint says to who may ask.
+			// The response to an authorized client.
 			served := r.ask(admin, method, url(path))
 			switch {
 			case served.code == 401 || served.code == 403:
@@ -324,7 +324,7 @@ func TestServerAuthorization(t *testing.T) {
 					t.Errorf("%s as %s: %q", name, who, got.text)
 				}
 			}
-			// A foreign certificate does not spoil a good token.
+			// With a certificate of another CA, a valid token is still accepted.
 			expect("foreign certificate with a token",
 				r.ask(stranger, method, url(path), "Authorization", "Bearer token-admin"), served.code)
 		}
@@ -347,8 +347,8 @@ func TestAnonymous(t *testing.T) {
 	}
 }
 
-// TestServerAuthorizationAnonymous: where callers without credentials are let in, they
-// have the rights of system:anonymous, and no more, on every endpoint.
+// TestServerAuthorizationAnonymous: if anonymous requests are admitted, they have exactly the rights of
+// system:anonymous on every endpoint.
 func TestServerAuthorizationAnonymous(t *testing.T) {
 	rows := server.Table()
 	for _, p := range []string{"/", "/nothing", "/metricsfoo"} {
@@ -379,8 +379,8 @@ func TestServerAuthorizationAnonymous(t *testing.T) {
 	}
 }
 
-// TestReadOnlyPort: without credentials, what needs no debugging
-// handlers is answered as an administrator is answered, and nothing else is there.
+// TestReadOnlyPort: endpoints without debugging handlers respond to clients without credentials as to an administrator.
+// There are no other endpoints.
 func TestReadOnlyPort(t *testing.T) {
 	parity.ProvesPart(t, 2, "SRV-02")
 	r := newRig(t)
@@ -451,8 +451,8 @@ func TestHandlersDisabled(t *testing.T) {
 	}
 }
 
-// FuzzPaths looks for a path that authorisation and routing read differently:
-// an endpoint answering to a caller who holds the right to another one only.
+// FuzzPaths looks for a path that authorization and routing interpret differently, so that an endpoint responds to a
+// client with the right to another endpoint only.
 func FuzzPaths(f *testing.F) {
 	for _, row := range server.Table() {
 		f.Add("GET", sample(row.Pattern))
@@ -519,11 +519,11 @@ func (u fixedUser) Authenticate(*http.Request) (*authnv1.UserInfo, error) {
 	return &authnv1.UserInfo{Username: string(u)}, nil
 }
 
-// upgradeRequired is what a plain request for a stream is answered with, and 500: upstream does so.
+// upgradeRequired is the response to a request for a stream without an upgrade. As upstream, its status is 500.
 const upgradeRequired = "Upgrade request required\n"
 
-// FuzzRequests asks with every right for whatever: nothing that a caller writes makes
-// the server fail, or answer that something inside it did.
+// FuzzRequests sends arbitrary requests with all rights. None may make the server panic or respond with an internal
+// error.
 func FuzzRequests(f *testing.F) {
 	for _, row := range server.Table() {
 		for _, query := range []string{

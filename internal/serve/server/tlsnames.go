@@ -5,8 +5,7 @@ import (
 	"fmt"
 )
 
-// ParseTLS turns the names of the configuration into Go's numbers: tlsMinVersion, tlsCipherSuites and
-// tlsCurvePreferences.
+// ParseTLS parses tlsMinVersion, tlsCipherSuites and tlsCurvePreferences of the configuration.
 func ParseTLS(minVersion string, suites []string, curves []int32) (TLS, error) {
 	versions := map[string]uint16{
 		"":             0,

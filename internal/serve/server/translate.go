@@ -39,7 +39,7 @@ func (s *Server) translate(w http.ResponseWriter, r *http.Request, target *url.U
 		return // Open has written the response
 	}
 	defer front.Close()
-	// An empty message tells the client that the connection is established.
+	// An empty message signals to the client that the connection is established.
 	if _, err := ch[firstOutput(opts)].Write([]byte{}); err != nil {
 		return
 	}

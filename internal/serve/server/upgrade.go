@@ -126,7 +126,7 @@ func dialUpgrade(
 	}
 	if err != nil {
 		conn.Close()
-		return nil, nil, fmt.Errorf("ask runtime for a stream: %w", err)
+		return nil, nil, fmt.Errorf("request stream from runtime: %w", err)
 	}
 	return bufferedConn{conn, br}, resp, nil
 }

@@ -1,2 +1,2 @@
-// Package socket makes UNIX sockets on which the agent serves programs of the node.
+// Package socket creates the UNIX sockets on which the agent serves clients on the node.
 package socket

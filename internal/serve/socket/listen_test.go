@@ -28,7 +28,7 @@ func TestListen(t *testing.T) {
 	}
 }
 
-// What is no socket of an agent is not removed.
+// A path that cannot be used is an error. A directory with content is not removed.
 func TestListenFails(t *testing.T) {
 	dir := t.TempDir()
 	file, full := filepath.Join(dir, "file"), filepath.Join(dir, "full")

@@ -36,7 +36,7 @@ func (l *lines) Write(p []byte) (int, error) {
 	return l.b.Write(p)
 }
 
-// sending makes spans that go to a receiver; stop returns when all were sent.
+// sending returns Spans that are exported to a receiver; stop returns when all were sent.
 func sending(t *testing.T, r *otlp.Receiver, perMillion int32) (s *Spans, log *lines, stop func()) {
 	t.Helper()
 	log = &lines{}
@@ -61,27 +61,26 @@ func sending(t *testing.T, r *otlp.Receiver, perMillion int32) (s *Spans, log *l
 	return s, log, sync.OnceFunc(func() { cancel(); <-done })
 }
 
-// conn answers a call with err and remembers the trace metadata it got.
+// conn returns err for each call and records the trace metadata of the call.
 type conn struct {
 	grpc.ClientConnInterface
-	err      error
-	reported metadata.MD
+	err  error
+	sent metadata.MD
 }
 
 func (c *conn) Invoke(ctx context.Context, _ string, _, _ any, _ ...grpc.CallOption) error {
-	c.reported, _ = metadata.FromOutgoingContext(ctx)
+	c.sent, _ = metadata.FromOutgoingContext(ctx)
 	return c.err
 }
 
 func (c *conn) NewStream(
 	ctx context.Context, _ *grpc.StreamDesc, _ string, _ ...grpc.CallOption,
 ) (grpc.ClientStream, error) {
-	c.reported, _ = metadata.FromOutgoingContext(ctx)
+	c.sent, _ = metadata.FromOutgoingContext(ctx)
 	return nil, c.err
 }
 
-// A trace goes from a caller of the server through the agent to the runtime and to
-// the API server.
+// A trace is propagated from a client of the server through the agent to the runtime and to the API server.
 func TestTracePropagation(t *testing.T) {
 	parity.Proves(t, "SRV-36")
 	r := otlp.Listen(t)
@@ -115,7 +114,7 @@ func TestTracePropagation(t *testing.T) {
 		resp.Body.Close()
 		end(http.StatusSwitchingProtocols)
 	}
-	// With a rate of zero nothing begins here, and what is not recorded is not sent.
+	// With a sampling rate of zero no trace starts here, and traces that are not sampled are not exported.
 	_, span := s.Tracer().Start(t.Context(), "own")
 	span.End()
 	ask("00")
@@ -144,13 +143,13 @@ func TestTracePropagation(t *testing.T) {
 		call.Attr("rpc.service") != "runtime.v1.RuntimeService" || call.Attr("rpc.grpc.status_code") != "0" {
 		t.Errorf("call %v", call)
 	}
-	if got := runtime.reported.Get("traceparent"); len(got) != 1 || got[0] != "00-"+traceID+"-"+hex(call.SpanId)+"-01" {
-		t.Errorf("the runtime is reported %q", got)
+	if got := runtime.sent.Get("traceparent"); len(got) != 1 || got[0] != "00-"+traceID+"-"+hex(call.SpanId)+"-01" {
+		t.Errorf("the runtime got traceparent %q", got)
 	}
 	if !bytes.Equal(patch.ParentSpanId, request.SpanId) ||
 		api.Get("traceparent") != "00-"+traceID+"-"+hex(patch.SpanId)+"-01" ||
 		patch.Attr("http.response.status_code") != "409" || patch.Status.GetCode() != tracepb.Status_STATUS_CODE_ERROR {
-		t.Errorf("request to the API server %v, reported %q", patch, api.Get("traceparent"))
+		t.Errorf("request to the API server %v, traceparent %q", patch, api.Get("traceparent"))
 	}
 	if request.Resource["service.name"] != "kubelet" || request.Resource["host.name"] != "node-1" ||
 		request.Resource["service.version"] != "v1.36.3" {
@@ -243,11 +242,11 @@ func TestRejectedSpansAreLogged(t *testing.T) {
 	}
 }
 
-// Spans of an agent whose collector is away are lost, and nothing waits for that.
+// If the collector is unavailable, spans are lost, and nothing blocks.
 func TestUnavailableCollectorDoesNotBlock(t *testing.T) {
 	r := &otlp.Receiver{Addr: "127.0.0.1:1"}
 	s, log, stop := sending(t, r, 1_000_000)
-	for range 10_000 { // more than may wait
+	for range 10_000 { // more than the queue holds
 		_, span := s.Tracer().Start(t.Context(), "own", trace.WithSpanKind(trace.SpanKindInternal))
 		span.End()
 	}
@@ -257,7 +256,7 @@ func TestUnavailableCollectorDoesNotBlock(t *testing.T) {
 	}
 }
 
-// exporter answers with err.
+// exporter returns err.
 type exporter struct {
 	sdk.SpanExporter
 	err error
@@ -265,8 +264,8 @@ type exporter struct {
 
 func (e *exporter) ExportSpans(context.Context, []sdk.ReadOnlySpan) error { return e.err }
 
-// That a collector is away is logged when it begins, and what was lost when it is over:
-// batches are sent every few seconds.
+// Failures of a collector are logged when they begin, and the number of lost spans when they end, because batches are
+// sent every few seconds.
 func TestUnavailableCollectorIsLoggedOnce(t *testing.T) {
 	var log bytes.Buffer
 	e := &exporter{}
@@ -291,7 +290,7 @@ func TestUnavailableCollectorIsLoggedOnce(t *testing.T) {
 	}
 }
 
-// Whatever a collector answers is read without harm.
+// Any response of a collector can be parsed.
 func FuzzAnswer(f *testing.F) {
 	f.Add([]byte{0x0a, 0x04, 0x08, 0x02, 0x12, 0x00})
 	f.Add([]byte{0x0a, 0x7f})

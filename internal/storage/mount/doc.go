@@ -1,5 +1,6 @@
 // Package mount wraps the kernel's mount table and accesses to file systems whose content or server
-// is not under the node's control. It keeps no state about mounts: it always asks the kernel.
+// is not under the node's control. It keeps no state about mounts: it always reads the state of the
+// kernel.
 //
 // It handles three hazards for its callers.
 //

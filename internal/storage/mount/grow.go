@@ -14,7 +14,7 @@ func (t Tools) GrowDisk(ctx context.Context, disk, at string) error {
 	if err != nil {
 		_, ended := Outcome(err)
 		return pod.ShowAs(fmt.Sprintf("ResizeFS.Resize - error checking format for device %s: %v", disk, ended),
-			fmt.Errorf("look at what is on %s: %w", disk, err))
+			fmt.Errorf("probe %s: %w", disk, err))
 	}
 	var tool string
 	var args []string

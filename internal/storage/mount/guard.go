@@ -196,7 +196,7 @@ func (g *Guard) abandon(c *call) bool {
 }
 
 func (c *call) hung() error {
-	return fmt.Errorf("%s %s: no answer from the file system for %s", c.What, c.Key,
+	return fmt.Errorf("%s %s: file system did not respond for %s", c.What, c.Key,
 		time.Since(c.Began).Round(time.Millisecond))
 }
 

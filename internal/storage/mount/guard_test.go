@@ -28,7 +28,7 @@ func TestGuardAbandonsHangingCall(t *testing.T) {
 		ctx, stop := context.WithTimeout(context.Background(), 3*time.Second)
 		defer stop()
 		err := g.Do(ctx, "/nfs", "mount", func() error { <-hang; return nil })
-		if err == nil || err.Error() != "mount /nfs: no answer from the file system for 3s" {
+		if err == nil || err.Error() != "mount /nfs: file system did not respond for 3s" {
 			t.Errorf("err = %v", err)
 		}
 		if r := g.Running(); len(r) != 1 || r[0].Key != "/nfs" || r[0].What != "mount" || !r[0].Abandoned {
@@ -44,7 +44,7 @@ func TestGuardAbandonsHangingCall(t *testing.T) {
 		defer stop2()
 		ran := false
 		err = g.Do(ctx2, "/nfs", "unmount", func() error { ran = true; return nil })
-		if ran || err == nil || !strings.Contains(err.Error(), "mount /nfs: no answer from the file system for 4s") {
+		if ran || err == nil || !strings.Contains(err.Error(), "mount /nfs: file system did not respond for 4s") {
 			t.Errorf("ran = %v, err = %v, want the first call's name and age", ran, err)
 		}
 		// When it returns, calls work again.

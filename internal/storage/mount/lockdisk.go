@@ -18,7 +18,7 @@ const (
 )
 
 // ErrDiskLocked is the cause if another process holds the lock of a disk.
-var ErrDiskLocked = errors.New("a program is still at work on the disk, perhaps for an agent that has ended")
+var ErrDiskLocked = errors.New("disk is locked by another process")
 
 // lockDisk locks a disk against concurrent checks, formatting and repair until the file is closed.
 // Processes that inherit the file hold the lock too, so that one which outlives its agent blocks

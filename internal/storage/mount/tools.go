@@ -216,7 +216,7 @@ func (t Tools) MountDisk(ctx context.Context, disk, target, kind string, options
 	if err != nil {
 		_, ended := Outcome(err)
 		return pod.ShowAs(fmt.Sprintf("failed to get disk format of disk %s: %v", disk, ended),
-			fmt.Errorf("look at what is on %s: %w", disk, err))
+			fmt.Errorf("probe %s: %w", disk, err))
 	}
 	options = append(slices.Clone(options), "defaults")
 	switch {
@@ -262,7 +262,7 @@ func (t Tools) contentOf(ctx context.Context, disk string) (string, error) {
 		}
 	}
 	if parts == "" {
-		return "", fmt.Errorf("blkid did not say what is on %s: %q", disk, out)
+		return "", fmt.Errorf("blkid reported no type of %s: %q", disk, out)
 	}
 	return parts, nil
 }
@@ -322,7 +322,7 @@ func BindAt(path, target string, options []string) error {
 	for _, o := range options {
 		a, ok := attrOf[o]
 		if !ok && o != "rw" && o != "bind" && o != "defaults" {
-			return fmt.Errorf("bind %s: option %q cannot be had for a part of a file system", path, o)
+			return fmt.Errorf("bind %s: option %q is not supported for bind mounts", path, o)
 		}
 		attr.Attr_set |= a
 		if strings.HasSuffix(o, "atime") && o != "nodiratime" {

@@ -32,7 +32,7 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// idleWorld answers what the volume code asks, and counts that it was asked.
+// idleWorld implements the interfaces that the volume code calls, and counts the calls.
 type idleWorld struct {
 	mu     sync.Mutex
 	counts map[string]int
@@ -48,7 +48,7 @@ func (w *idleWorld) note(what string) {
 	w.counts[what]++
 }
 
-// take is what happened since the last time.
+// take returns the counts since its last call.
 func (w *idleWorld) take() map[string]int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -112,7 +112,7 @@ func (w *idleWorld) VolumeAttachment(context.Context, string) (*storagev1.Volume
 	return nil, errors.New("nothing is attached here")
 }
 
-// counted is a kind whose every attempt is noted, by the volume's name.
+// counted is a kind that counts each attempt by the volume's name.
 type counted struct {
 	volume.Kind
 	w *idleWorld
@@ -128,10 +128,9 @@ func (c counted) Release(ctx context.Context, p volume.Place) error {
 	return c.Kind.Release(ctx, p)
 }
 
-// Volumes of every kind are mounted, and then nothing happens: for a day no part of
-// the volume code does anything. Two things come with time itself: a token needs
-// old, and a claim whose volume can grow has to be read again, since a node may not
-// watch it.
+// Volumes of every kind are mounted, and then nothing happens: for a day no part of the volume code
+// does anything. There are two exceptions: a token expires, and a claim whose volume can be
+// expanded has to be read again, since a node is not authorized to watch it.
 func TestMountedVolumesWakeNoWorker(t *testing.T) {
 	parity.Differs(t, "VOL-01", "0126")
 	need.Root(t, "mounting")
@@ -289,7 +288,7 @@ func TestMountedVolumesWakeNoWorker(t *testing.T) {
 			t.Errorf("while nothing happened the driver was called: %v", got)
 		}
 
-		// The refresh of a token is the one thing that is done again.
+		// Only the token is refreshed.
 		time.Sleep(w.life)
 		synctest.Wait()
 		again := w.take()

@@ -762,7 +762,7 @@ func TestManagerDropsReleasedPods(t *testing.T) {
 		n := len(b.pods)
 		b.Manager.mu.Unlock()
 		if n > maxReleased+1 {
-			t.Errorf("%d pods are remembered", n)
+			t.Errorf("%d pods are kept", n)
 		}
 	})
 }

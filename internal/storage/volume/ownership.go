@@ -48,9 +48,9 @@ func (s Ownership) SetFSGroup(ctx context.Context, p *v1.Pod, path string, readO
 // report runs a walk and records events about its progress if it takes long.
 func (s Ownership) report(ctx context.Context, p *v1.Pod, path string, walk func() error, looked *atomic.Int64) error {
 	result := make(chan error, 1)
-	go func() { result <- s.Guard.Do(ctx, path, "give volume to its group", walk) }()
-	tell := time.NewTimer(walkSlow)
-	defer tell.Stop()
+	go func() { result <- s.Guard.Do(ctx, path, "set volume ownership", walk) }()
+	due := time.NewTimer(walkSlow)
+	defer due.Stop()
 	last, shown := int64(-1), path
 	if i := strings.Index(path, "/"+string(p.UID)+"/"); i >= 0 {
 		shown = path[i+1:] // without the root directory, which is of no interest to users
@@ -59,7 +59,7 @@ func (s Ownership) report(ctx context.Context, p *v1.Pod, path string, walk func
 		select {
 		case err := <-result:
 			return err
-		case <-tell.C:
+		case <-due.C:
 		}
 		n := looked.Load()
 		if n != last { // otherwise the file system hangs, and the attempt times out
@@ -74,6 +74,6 @@ func (s Ownership) report(ctx context.Context, p *v1.Pod, path string, walk func
 				"#configure-volume-permission-and-ownership-change-policy-for-pods", shown)
 		}
 		s.Events.Pod(p, "", v1.EventTypeWarning, pod.EventPermissionChange, message)
-		tell.Reset(walkAgain)
+		due.Reset(walkAgain)
 	}
 }

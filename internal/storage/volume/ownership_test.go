@@ -147,7 +147,7 @@ func TestAttemptTimeoutWithoutProgress(t *testing.T) {
 			Alive(ctx)
 		}
 		if ctx.Err() != nil {
-			t.Error("it ended in spite of the news")
+			t.Error("it ended although progress was reported")
 		}
 		began := time.Now()
 		<-ctx.Done()

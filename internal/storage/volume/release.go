@@ -20,7 +20,7 @@ import (
 	"keelson/internal/storage/mount"
 )
 
-// maxReleased is the number of released pods from which on those without a directory are dropped.
+// maxReleased is the number of released pods at which those without a directory are dropped.
 const maxReleased = 64
 
 // Release releases all volumes of a pod whose containers have exited, and retries until it

@@ -26,8 +26,8 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// A driver that wants it is called again for a pod about once a syncFrequency. A call
-// that fails takes nothing from the pod, and is made again.
+// A driver with requiresRepublish is called again for a pod about once per syncFrequency. If the
+// call fails, the pod keeps its volume, and the call is retried.
 func TestVolumesAreRepublished(t *testing.T) {
 	need.Root(t, "mounting")
 	parity.ProvesPart(t, 2, "VOL-65")
@@ -82,7 +82,7 @@ func TestVolumesAreRepublished(t *testing.T) {
 					},
 				},
 			}}}
-		comes := func(what string, ok func() bool) { // what a driver says comes from outside of the bubble
+		comes := func(what string, ok func() bool) { // the driver runs outside of the synctest bubble
 			t.Helper()
 			for range 1000 {
 				synctest.Wait()

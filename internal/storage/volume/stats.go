@@ -199,8 +199,8 @@ func (m *Manager) measureOne(ctx context.Context, kind Measurer, r Request, read
 	switch {
 	case err == nil:
 		m.metrics.measured(have.Source, took)
-	// logged before
 	case errors.Is(err, ErrNoStats), errors.Is(ctx.Err(), context.Canceled), slow && ctx.Err() != nil:
+		// There are no stats, the measurement was cancelled, or the first timeout of the volume was logged.
 	default:
 		m.cfg.Log.Warn("failed to measure volume", "pod", r.Pod.Namespace+"/"+r.Pod.Name, "podUID", r.UID, "volumeName",
 			r.Name, "err", err)

@@ -13,7 +13,7 @@ import (
 // TestAPIServer runs the suite in both formats of requests and answers.
 func TestAPIServer(t *testing.T) {
 	r := rig.Start(t, rig.Options{NoRuntime: true, Cluster: true})
-	// After a restart its caches do not reach back to the first version.
+	// After a restart its watch cache does not have the first version any more.
 	r.Cluster.KillAPIServer()
 	if err := r.Cluster.StartAPIServer(t.Context()); err != nil {
 		t.Fatal(err)

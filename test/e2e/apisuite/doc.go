@@ -1,3 +1,3 @@
-// Package apisuite runs the suite of test/kit/apisuite on the real API server, so that what the
-// fake one does stays what it does.
+// Package apisuite runs the suite of test/kit/apisuite on the real API server, so that the fake one
+// keeps behaving like it.
 package apisuite

@@ -17,7 +17,7 @@ import (
 )
 
 // TestContainerd runs the suite on the newest containerd, and on the release
-// that Debian has, which knows no events.
+// in Debian, which has no events.
 func TestContainerd(t *testing.T) {
 	need.Root(t, "running containers")
 	for _, source := range []string{"built", "debian"} {

@@ -1,3 +1,3 @@
 // Package crisuite runs the suite of test/kit/crisuite on real runtimes, so
-// that what the fake runtime does stays what real ones do.
+// that the fake runtime keeps behaving like them.
 package crisuite

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// service answers for one name, by whether a file is there.
+// service is the health service of one name. It is not serving while a file exists.
 type service struct {
 	grpc_health_v1.UnimplementedHealthServer
 	name, file string

@@ -1,6 +1,5 @@
-// Command demo is the one program of the demo image: a small web server to look
-// at, and the handful of verbs that tests and probes need in a container
-// without a shell. `demo help` lists them.
+// Command demo is the only program of the demo image: a small web server for demonstrations, and the few verbs that
+// tests and probes need in a container without a shell. `demo help` lists them.
 package main
 
 import (
@@ -72,13 +71,13 @@ func usage(code int) int {
 	return code
 }
 
-// fail says what went wrong and gives the code for it.
+// fail prints an error and returns its exit code.
 func fail(err error) int {
 	fmt.Fprintln(os.Stderr, "demo:", err)
 	return 1
 }
 
-// arg is the i-th argument or a default.
+// arg returns the i-th argument or a default.
 func arg(args []string, i int, otherwise string) string {
 	if i < len(args) {
 		return args[i]

@@ -6,8 +6,7 @@ import (
 	"net"
 )
 
-// mirror ends with the listener; a connection that breaks is the other side's
-// business.
+// mirror ends when the listener fails. Errors of single connections are ignored.
 func mirror(args []string) int {
 	l, err := net.Listen("tcp", ":"+arg(args, 0, "8080"))
 	if err != nil {
@@ -21,7 +20,7 @@ func mirror(args []string) int {
 		}
 		go func() {
 			defer c.Close()
-			io.Copy(c, c) // ends when the other side has sent all, or is gone
+			io.Copy(c, c) // ends when the client has sent all or has gone
 		}()
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// serve answers on / with who it is, $MESSAGE and a page, on /healthz with 200 (503 after a request
-// to /break, until one to /mend), on /exit?code=N by ending.
+// serve is a web server. / returns its name, $MESSAGE and a page. /healthz returns 200, but 503 between a request to
+// /break and the next one to /mend. /exit?code=N ends the program.
 func serve(args []string) int {
 	f := flag.NewFlagSet("serve", flag.ExitOnError)
 	port := f.Int("port", 8080, "port to listen on")
@@ -78,14 +78,14 @@ func serve(args []string) int {
 	return 0
 }
 
-// showPage writes a file into an answer, or why it cannot.
+// showPage writes a file into an answer, or the error of reading it.
 func showPage(w io.Writer, file string) {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		fmt.Fprintln(w, err)
 		return
 	}
-	w.Write(data) // who asked may have left
+	w.Write(data) // fails only if the client has gone
 }
 
 // wait returns after d, or when ctx ends.

@@ -144,7 +144,7 @@ func check(args []string) int {
 	return 0
 }
 
-// clock renames a finished file into place: who reads sees a whole one.
+// clock writes a complete file and renames it, so that a reader never sees a partial one.
 func clock(args []string) int {
 	if len(args) == 0 {
 		return usage(2)
@@ -204,7 +204,7 @@ func get(args []string) int {
 func hog(args []string) int {
 	held := make([]byte, number(arg(args, 0, "64"))<<20)
 	for i := 0; i < len(held); i += os.Getpagesize() {
-		held[i] = 1 // each page has to be touched to count
+		held[i] = 1 // a page is allocated only when it is written to
 	}
 	fmt.Printf("holding %d MiB\n", len(held)>>20)
 	code := sleep(nil)
@@ -212,7 +212,7 @@ func hog(args []string) int {
 	return code
 }
 
-// hugePages is MADV_HUGEPAGE: the kernel gives memory in large pieces.
+// hugePages is MADV_HUGEPAGE: the kernel allocates memory in huge pages.
 const hugePages = 14
 
 func rush(args []string) int {
@@ -242,8 +242,7 @@ func spin([]string) int {
 	return 0
 }
 
-// orphan starts a child that starts a grandchild and ends: the grandchild,
-// when it ends, is process 1's to collect.
+// orphan starts a child that starts a grandchild and ends. When the grandchild ends, process 1 must collect it.
 func orphan(args []string) int {
 	next := map[string][]string{"": {"orphan", "middle"}, "middle": {"exit", "0", "200ms"}}[arg(args, 0, "")]
 	child := exec.Command("/proc/self/exe", next...)

@@ -1,5 +1,5 @@
-// Command nnp is installed set-uid root in an image: it says which user it runs
-// as, which is root only where gaining privileges is allowed.
+// Command nnp is installed set-uid root in an image. It prints the user that it runs as. This is root only if gaining
+// privileges is allowed.
 package main
 
 import (

@@ -1,6 +1,5 @@
-// Command pause is the first process of a pod sandbox: it holds the pod's
-// namespaces, and as process 1 of a shared PID namespace it collects the
-// children that others leave behind.
+// Command pause is the first process of a pod sandbox. It holds the pod's namespaces. As process 1 of a shared PID
+// namespace it collects orphaned processes.
 package main
 
 import (

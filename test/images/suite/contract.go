@@ -1,6 +1,6 @@
 package suite
 
-// Names and tags are those of the suite of v1.36.3.
+// Names and tags of the images that the conformance suite of v1.36.3 uses.
 const (
 	e2e = "registry.k8s.io/e2e-test-images/"
 
@@ -17,7 +17,7 @@ const (
 	dnsTesting  = e2e + "glibc-dns-testing:2.0.0"
 )
 
-// packages are where the userlands' programs come from.
+// packages are the Debian packages with the programs of the userlands.
 var packages = []string{
 	"libc6", "bash", "hostname", "curl", "bind9-dnsutils", "bind9-host", "netcat-openbsd",
 	"iproute2", "iperf", "util-linux", "util-linux-extra", "nginx", "perl-base", "coreutils",

@@ -24,9 +24,8 @@ import (
 	"keelson/test/images"
 )
 
-// registry lays the pause image out as agnhost's fake registry serves it:
-// <name>/manifests/<tag> holds a digest, <name>/{manifests,blobs}/sha256/ab/<hex>/data
-// the content.
+// registry writes the pause image in the layout of agnhost's fake registry: <name>/manifests/<tag> holds a digest, and
+// <name>/{manifests,blobs}/sha256/ab/<hex>/data the content.
 func (s *builder) registry(ctx context.Context, dir string) error {
 	root := filepath.Join(s.work, "registry-pause")
 	if err := images.Compile(ctx, s.checkout, "./test/images/pause", filepath.Join(root, "pause")); err != nil {

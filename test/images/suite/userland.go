@@ -14,15 +14,14 @@ import (
 	"syscall"
 )
 
-// userland is the root of an image while it is being filled.
+// userland is the root folder of an image that is being made.
 type userland struct {
 	root   string
-	debian string // tree the programs come from
-	err    error  // the first failure; what follows does nothing
+	debian string // unpacked Debian packages with the programs
+	err    error  // the first error; later steps do nothing
 }
 
-// newUserland makes a root with busybox's programs and the accounts that images
-// of this kind have.
+// newUserland makes a root folder with busybox's programs and the usual accounts.
 func newUserland(ctx context.Context, dir, debian, busybox string) *userland {
 	u := &userland{root: dir, debian: debian}
 	for _, d := range []string{
@@ -117,7 +116,7 @@ func (u *userland) link(name, to string) {
 	})
 }
 
-// replaceLink makes a link where something may be.
+// replaceLink makes a link and replaces an existing file.
 func (u *userland) replaceLink(name, to string) {
 	u.do(func() error {
 		if err := os.Remove(u.path(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -147,7 +146,7 @@ func (u *userland) add(name, text string) {
 	})
 }
 
-// copy replaces what may be at the name by a file's content.
+// copy copies a file to the name and replaces an existing file.
 func (u *userland) copy(name, from string, mode os.FileMode) {
 	u.do(func() error {
 		if err := os.MkdirAll(filepath.Dir(u.path(name)), 0o755); err != nil {
@@ -172,7 +171,7 @@ func (u *userland) copy(name, from string, mode os.FileMode) {
 		if err := dst.Close(); err != nil {
 			return err
 		}
-		return os.Chmod(u.path(name), mode) // past the umask
+		return os.Chmod(u.path(name), mode) // the mode is set again because the umask may have reduced it
 	})
 }
 
@@ -188,7 +187,7 @@ func (u *userland) applets(ctx context.Context) []string {
 
 var loaded = regexp.MustCompile(`(/\S+) \(0x`)
 
-// programs takes programs from the Debian tree, with the libraries they load.
+// programs copies programs from the Debian tree, with the libraries that they load.
 func (u *userland) programs(ctx context.Context, names ...string) {
 	for _, name := range names {
 		u.do(func() error {
@@ -207,8 +206,8 @@ func (u *userland) programs(ctx context.Context, names ...string) {
 	}
 }
 
-// libraries copies what the dynamic linker of the tree says a program loads,
-// and the modules that name look-ups load later.
+// libraries copies the libraries that a program loads, according to the dynamic linker of the tree, and the modules
+// that are loaded later for name resolution.
 func (u *userland) libraries(ctx context.Context, program string) error {
 	linkers, err := filepath.Glob(filepath.Join(u.debian, "lib64/ld-linux-*.so.*"))
 	if err != nil || len(linkers) == 0 {
@@ -237,7 +236,7 @@ func (u *userland) libraries(ctx context.Context, program string) error {
 		}
 	}
 	for _, f := range files {
-		f = strings.TrimPrefix(f, "/usr") // one tree here, /usr leads back to it
+		f = strings.TrimPrefix(f, "/usr") // in the image, these folders of /usr are links to those of the root
 		if _, err := os.Stat(u.path(f)); err == nil {
 			continue
 		}
@@ -246,7 +245,7 @@ func (u *userland) libraries(ctx context.Context, program string) error {
 	return u.err
 }
 
-// own gives a file or folder to a user.
+// own changes the owner of a file or folder.
 func (u *userland) own(name string, uid, gid int) {
 	u.do(func() error { return os.Chown(u.path(name), uid, gid) })
 }

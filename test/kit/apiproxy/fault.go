@@ -24,8 +24,7 @@ type Fault struct {
 	Message    string
 	Drop       bool // close the connection
 	Hang       bool // do not answer before Release
-	// After lets the server do its part first: the client then does not learn
-	// that it was done.
+	// After applies the fault once the server has executed the request. The client does not learn that it was executed.
 	After bool
 }
 
@@ -41,7 +40,7 @@ func (f Fault) Matches(r Request) bool {
 		(f.Namespace == "" || f.Namespace == r.Namespace) && (f.Name == "" || f.Name == r.Name)
 }
 
-// Window is what Skip and Times say.
+// Window returns Skip and Times.
 func (f Fault) Window() (skip, times int) { return f.Skip, f.Times }
 
 // meet applies the faults that come before the server and returns those that
@@ -63,7 +62,7 @@ func (p *Proxy) meet(out *response, r Request) (late []*Injection, answered bool
 	return late, false
 }
 
-// apply makes a request meet the fault; it reports whether that answered it.
+// apply applies the fault to a request. It reports whether the fault has answered the request.
 func apply(in *Injection, out *response) bool {
 	ctx := out.r.Context()
 	if in.Delay(ctx, in.Fault.Delay) != nil || in.Fault.Hang && in.Hang(ctx) != nil {

@@ -1,6 +1,6 @@
 // Package apiproxy stands between a client and an API server, real or fake,
-// and lets a test make the server slow, failing or unreachable, and count what
-// is asked of it.
+// and lets a test make the server slow, failing or unreachable, and count the
+// requests.
 //
 // A Proxy is an http.Handler around another one: fakeapi.Server itself, or
 // Reverse for a server elsewhere. All its state is behind one mutex.
@@ -25,7 +25,7 @@ import (
 	"keelson/test/kit/faults"
 )
 
-// Request is what a request asks for, in the API's own words.
+// Request is what a request asks for, in the API's terms.
 type Request struct {
 	Verb        string // get list watch create update patch delete deletecollection
 	Resource    string // plural, with subresource: pods, pods/status; a path such as /healthz otherwise
@@ -52,10 +52,10 @@ const (
 	Hang      // nothing comes through and nothing ends, as with lost packets
 )
 
-// maxLog is how many requests are remembered singly.
+// maxLog bounds the requests that are kept for Requests. Counts includes all.
 const maxLog = 100_000
 
-// Proxy passes requests on, or does not.
+// Proxy forwards requests, unless a fault or the link's state prevents it.
 type Proxy struct {
 	next   http.Handler
 	faults faults.Set[Request, Fault]
@@ -73,8 +73,7 @@ func New(next http.Handler) *Proxy {
 	return &Proxy{next: next, changed: make(chan struct{}), counts: map[Key]int{}, open: map[*response]bool{}}
 }
 
-// Reverse is a server elsewhere. The transport brings the credentials that the
-// server knows; http.DefaultTransport if nil.
+// Reverse forwards requests to a server elsewhere. The transport adds the credentials; http.DefaultTransport if nil.
 func Reverse(target *url.URL, transport http.RoundTripper) http.Handler {
 	return &httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target); r.Out.Host = target.Host },
@@ -87,7 +86,7 @@ func Reverse(target *url.URL, transport http.RoundTripper) http.Handler {
 	}
 }
 
-// ServeHTTP lets a request meet the link and the faults, and passes it on.
+// ServeHTTP applies the link's state and the faults to a request, and forwards it.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	req := Describe(r)
 	req.Start = time.Now()
@@ -123,7 +122,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		out.pass() // an answer that was broken off must not look complete
 		return
 	}
-	// The server does its part; what the client sees is another matter.
+	// The server executes the request. The late faults decide what the client receives.
 	held := &held{header: http.Header{}}
 	p.next.ServeHTTP(held, r)
 	for _, in := range late {
@@ -200,7 +199,7 @@ func (p *Proxy) SetLink(l Link) {
 	}
 }
 
-// BreakWatches breaks the watches off that are open now.
+// BreakWatches closes the connections of the watches that are open now.
 func (p *Proxy) BreakWatches() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -264,15 +263,15 @@ type response struct {
 	broken bool // under Proxy.mu
 }
 
-// breakLocked breaks the answer off: the server sees its client go, and the
-// client a connection that is closed.
+// breakLocked breaks the answer off: the server sees that its client has gone, and the
+// client sees a closed connection.
 func (o *response) breakLocked() {
 	o.broken = true
 	o.cancel()
 }
 
-// pass returns when the link lets something through. It breaks the request off
-// when the link is dropped, and when the client has gone.
+// pass returns when the link is up. It breaks the request off when the link is
+// dropped, and when the client has gone.
 func (o *response) pass() {
 	for {
 		o.p.mu.Lock()
@@ -318,7 +317,7 @@ func (o *response) Flush() {
 	}
 }
 
-// held is an answer kept back.
+// held is the server's answer, which is kept until the late faults have been applied.
 type held struct {
 	header http.Header
 	code   int
@@ -334,7 +333,7 @@ func (h *held) release(w http.ResponseWriter) {
 	if h.code != 0 {
 		w.WriteHeader(h.code)
 	}
-	w.Write(h.body.Bytes()) // the client is gone
+	w.Write(h.body.Bytes()) // fails only if the client has gone
 }
 
 // refuse answers with an API error.

@@ -88,7 +88,7 @@ func testWatch(t *testing.T, s *space) {
 	seen = open(t, w, err)
 	seen.nextPod(t, watch.Added, "b")
 
-	// One that ends in time is closed.
+	// A watch is closed when its timeout has passed.
 	short := int64(1)
 	w, err = pods.Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion, TimeoutSeconds: &short})
 	for range open(t, w, err).ResultChan() {
@@ -111,7 +111,7 @@ func testWatchNode(t *testing.T, s *space) {
 	}
 	node.nextPod(t, watch.Added, "a")
 	label.nextPod(t, watch.Modified, "a")
-	// What no longer matches is deleted for the watch.
+	// A pod that no longer matches the selector is reported as deleted.
 	if _, err := pods.Patch(
 		ctx,
 		"a",

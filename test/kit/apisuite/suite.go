@@ -57,7 +57,7 @@ const account = "suite"
 type space struct {
 	kubernetes.Interface
 	name string
-	uid  string // tells the cluster-wide objects of the case from others
+	uid  string // distinguishes the cluster-wide objects of the case from others
 }
 
 func newSpace(t *testing.T, client kubernetes.Interface) *space {

@@ -189,7 +189,7 @@ func testStatus(t *testing.T, s *space) {
 	if got.Status.Phase != corev1.PodRunning || got.Spec.Containers[0].Image != "app:2" || got.Generation != 2 {
 		t.Errorf("after an update of the spec: %+v", got)
 	}
-	// A container that has ended for good does not come back.
+	// The status of a container that will not be restarted cannot return to running.
 	final := pod("b", "n")
 	final.Spec.RestartPolicy = corev1.RestartPolicyNever
 	s.create(t, final)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Limit is how long True and Until wait. It is no statement about speed: the machine may be busy.
+// Limit is how long True and Until wait. It is not a requirement on speed: the machine may be busy.
 const Limit = time.Minute
 
 // True waits until the condition holds.
@@ -33,7 +33,7 @@ func Within(t testing.TB, limit, pause time.Duration, what string, look func() (
 	}
 }
 
-// Poll is Within for code that has no test. The error is the cause of the context's end, with what look
+// Poll is Within for code without a testing.TB. The error is the cause of the context's end, with what look
 // saw last.
 func Poll(ctx context.Context, pause time.Duration, look func() (saw string, ok bool)) error {
 	timer := time.NewTimer(pause)

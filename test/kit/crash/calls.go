@@ -7,9 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// calls are the system calls that change something, as all machines have them.
-// Data that is written is not among them: what tells of it is made, synced or
-// renamed besides.
+// calls are the system calls that change something and that all architectures have. write is not
+// among them: a file is also created, synced or renamed, and these calls are.
 var calls = map[uintptr]string{
 	unix.SYS_MOUNT: "mount", unix.SYS_UMOUNT2: "umount", unix.SYS_MOVE_MOUNT: "move_mount",
 	unix.SYS_MKDIRAT: "mkdir", unix.SYS_UNLINKAT: "unlink", unix.SYS_RENAMEAT: "rename", unix.SYS_RENAMEAT2: "rename",
@@ -20,11 +19,10 @@ var calls = map[uintptr]string{
 	unix.SYS_EXECVE: "exec", unix.SYS_EXIT_GROUP: "exit",
 }
 
-// opens are those that make or empty a file if asked to, and which of
-// their arguments tells.
+// opens are the calls that can create or truncate a file, with the index of the argument that has the flags.
 var opens = map[uintptr]uint32{unix.SYS_OPENAT: 2}
 
-// loops are what is asked of loop devices to have them and to give them back.
+// loops are the ioctl requests that attach and detach loop devices.
 var loops = []uint32{unix.LOOP_SET_FD, unix.LOOP_CLR_FD, unix.LOOP_CONFIGURE}
 
 // nameOf names a call.

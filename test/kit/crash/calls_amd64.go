@@ -4,7 +4,7 @@ import "golang.org/x/sys/unix"
 
 const arch = unix.AUDIT_ARCH_X86_64
 
-// oldCalls are the same that this machine has besides, which programs in C use.
+// oldCalls are older calls with the same effects that this architecture has too. Programs in C use them.
 var oldCalls = map[uintptr]string{
 	unix.SYS_MKDIR: "mkdir", unix.SYS_RMDIR: "unlink", unix.SYS_UNLINK: "unlink", unix.SYS_RENAME: "rename",
 	unix.SYS_SYMLINK: "symlink",

@@ -20,8 +20,8 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// letters makes a directory for each letter, two of them by a program, and takes
-// the last one away.
+// letters makes a directory for each letter, two of them by a program, and removes
+// the last one.
 func letters(dir string) error {
 	make := func(name string) error { return os.Mkdir(filepath.Join(dir, name), 0o755) }
 	if err := errors.Join(make("a"), make("b")); err != nil {
@@ -36,8 +36,8 @@ func letters(dir string) error {
 	return os.Remove(filepath.Join(dir, "e"))
 }
 
-// A victim is killed at each of its changes: that one has not happened, and all
-// before it have. Programs that it started go on.
+// A victim is killed at each of its changes. That change has not happened, and all
+// changes before it have. Programs that the victim started continue.
 func TestKilledAtEachChange(t *testing.T) {
 	dir := t.TempDir()
 	list := func() string {
@@ -52,7 +52,7 @@ func TestKilledAtEachChange(t *testing.T) {
 		return out
 	}
 	seen := map[string]bool{}
-	// Before each life: a program of the last one may have made its letters late.
+	// Before each run: a program that the previous victim started may have made its directories late.
 	tidy := func() {
 		for _, name := range "abcde" {
 			_ = os.Remove(filepath.Join(dir, string(name)))
@@ -60,7 +60,7 @@ func TestKilledAtEachChange(t *testing.T) {
 	}
 	died := Run(t, Scene{Work: "letters", Dir: dir, Kills: 60, Prepare: tidy, Check: func(kill int, how string) {
 		want := ""
-		switch { // what a program does it does after all
+		switch { // a program that the victim started completes its work
 		case how == "at exit of crash.test": // Go tries once whether it can start programs
 		case strings.Contains(how, " of "):
 			want = "abcd"

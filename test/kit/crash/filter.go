@@ -16,7 +16,7 @@ const (
 	dirEnv  = "KEELSON_TEST_VICTIM_DIR"
 )
 
-// reportFD is the pipe by which a victim says where it can be watched.
+// reportFD is the pipe on which a victim reports the file descriptor of its seccomp listener.
 const reportFD = 3
 
 // Main is called by TestMain. In a process that [Run] made it does the work that
@@ -39,8 +39,8 @@ func Main(m *testing.M, works map[string]func(dir string) error) {
 	os.Exit(0)
 }
 
-// beWatched has the kernel ask about each change that this process makes, and those
-// that it starts.
+// beWatched installs a seccomp filter: the kernel reports each change by this process, and by
+// the processes that it starts, before the change happens.
 func beWatched() error {
 	prog := program()
 	fprog := unix.SockFprog{Len: uint16(len(prog)), Filter: &prog[0]}
@@ -58,7 +58,7 @@ func beWatched() error {
 	return report.Close()
 }
 
-// Where struct seccomp_data has what.
+// Offsets of the fields of struct seccomp_data.
 const (
 	atNumber = 0
 	atArch   = 4

@@ -18,30 +18,30 @@ import (
 const (
 	// killsEnv says how many kills are wanted.
 	killsEnv = "KEELSON_TEST_KILLS"
-	// orphansEnd is how long what a victim started may go on after it.
+	// orphansEnd is how long programs that a victim started may run after its death.
 	orphansEnd = 2 * time.Minute
 )
 
-// A Moment is one that a test sees by itself, such as a call of the victim's to it.
+// A Moment is a point in the victim's run that the test itself sees, such as a call of the victim to the test.
 type Moment struct {
 	Name string
-	// Arm has kill called when the moment comes. It returns how to forget of it.
+	// Arm makes kill be called when the moment comes. The function it returns cancels that.
 	Arm func(kill func()) (disarm func())
 }
 
 // Scene is a work and how it is killed.
 type Scene struct {
 	Work string // as Main knows it
-	Dir  string // that it is done on
+	Dir  string // that the work is done on
 	// Kills is how many there are, unless the environment says otherwise.
 	Kills int
-	// Prepare readies the machine for a life; nil: it is ready.
+	// Prepare prepares the machine for a run of the victim; nil: nothing has to be prepared.
 	Prepare func()
-	// Moments are at which it is killed besides its changes; every other time.
+	// Moments are further points at which the victim is killed. Every other kill is at one of them.
 	Moments []Moment
-	// Alone has the life after begin when what the victim had started has ended.
+	// Alone delays Check until the programs that the victim had started have ended.
 	Alone bool
-	// Check is the life after. It fails the test if anything is not as it should be.
+	// Check recovers after a kill. It fails the test if anything is not as it should be.
 	Check func(kill int, how string)
 }
 
@@ -49,11 +49,11 @@ type Scene struct {
 type Deaths struct {
 	By      map[string]int
 	Kills   int
-	covered bool // there was a turn for each change of a life
+	covered bool // there was a kill for each change of a run
 }
 
-// Want fails the test unless a victim died in each of these ways, if there were
-// kills enough for all of a life.
+// Want fails the test unless a victim died in each of these ways. It checks nothing if
+// there were fewer kills than changes in a run.
 func (d Deaths) Want(t *testing.T, hows ...string) {
 	t.Helper()
 	for _, how := range hows {
@@ -63,9 +63,9 @@ func (d Deaths) Want(t *testing.T, hows ...string) {
 	}
 }
 
-// Run lets the victim live once undisturbed, and then kills it at changes that are
-// spread over that life, at each moment, and now and then by the clock. A victim
-// that ended before it could be killed is none of the kills.
+// Run runs the victim once undisturbed. Then it kills victims at changes that are spread
+// over the run, at each moment, and some at random times. A victim that ended before it
+// could be killed does not count as a kill.
 func Run(t *testing.T, s Scene) Deaths {
 	t.Helper()
 	kills := s.Kills
@@ -95,7 +95,7 @@ func Run(t *testing.T, s Scene) Deaths {
 		if got.how == "" && got.failed != nil {
 			t.Fatalf("%s ended by itself: %v, saying %q", s.Work, got.failed, got.logged)
 		}
-		if got.how == "" { // the machine had more to do during the first
+		if got.how == "" { // the machine was busier during the first run
 			turns.took = min(turns.took, got.took)
 		}
 		if got.how != "" {
@@ -125,21 +125,21 @@ func (s Scene) check(t *testing.T, kill int, how string) {
 	}
 }
 
-// plan is how one victim is to die. The zero value lets it live.
+// plan is when one victim is killed. The zero value lets it end by itself.
 type plan struct {
-	change int // before so many-th
+	change int // before the change of this number
 	moment *Moment
 	after  time.Duration
 }
 
-// turns spreads deaths.
+// turns spreads the kills over the changes and moments of a run.
 type turns struct {
 	changes, moments, of  int
 	took                  time.Duration
 	n, atChange, atMoment int
 }
 
-const clockEvery = 10 // of these is by the clock
+const clockEvery = 10 // one kill in this many is at a random time
 
 func (u *turns) next() (p plan, moment int) {
 	n := u.n
@@ -151,17 +151,17 @@ func (u *turns) next() (p plan, moment int) {
 		u.atMoment++
 		return plan{}, (u.atMoment - 1) % u.moments
 	}
-	// If there are fewer kills than changes they stand apart evenly.
+	// If there are fewer kills than changes, the kills are spread evenly over the changes.
 	step := max(1, u.changes/max(1, u.of))
 	at := u.atChange*step + rand.N(step)
 	u.atChange++
 	return plan{change: 1 + at%u.changes}, -1
 }
 
-// life is how one went.
+// life is the result of one run of the victim.
 type life struct {
-	how     string // it was killed; empty if it ended by itself
-	failed  error  // of its own
+	how     string // how it was killed; empty if it ended by itself
+	failed  error  // the victim's own failure
 	logged  string
 	changes int
 	took    time.Duration
@@ -178,7 +178,7 @@ func (s Scene) live(t *testing.T, p plan) life {
 	cmd.Env = append(os.Environ(), workEnv+"="+s.Work, dirEnv+"="+s.Dir)
 	var logged strings.Builder
 	cmd.Stdout, cmd.Stderr = &logged, os.Stderr
-	cmd.WaitDelay = time.Second // orphans hold on to the output
+	cmd.WaitDelay = time.Second // orphans keep the output open
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -238,7 +238,7 @@ func (s Scene) live(t *testing.T, p plan) life {
 	took := time.Since(began)
 	mu.Lock()
 	defer mu.Unlock()
-	if waited == nil { // it was through when the signal came
+	if waited == nil { // it had ended when the signal came
 		out.how = ""
 	}
 	if out.how == "" {

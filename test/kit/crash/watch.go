@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// linger is how much later at most the programs of a dead victim go on. The next
-// one has begun by then.
+// linger is the longest time for which the programs of a killed victim are held before they continue. The
+// next process of the test may have begun by then.
 const linger = 200 * time.Millisecond
 
 // notification and response are struct seccomp_notif and seccomp_notif_resp.
@@ -70,8 +70,8 @@ func (c change) String() string {
 }
 
 // serve lets changes happen until the victim and all that it started have ended.
-// f is called for each change before it happens; if it returns true, the victim is
-// dead, and the first change of another's after that happens a moment later.
+// f is called for each change before it happens. If it returns true, the victim is
+// dead; the first change of another process after that happens a moment later.
 func (l *listener) serve(f func(change) (dead bool)) error {
 	defer unix.Close(l.fd)
 	lingered := false
@@ -117,7 +117,7 @@ func ioctl(fd int, what uintptr, arg unsafe.Pointer) unix.Errno {
 	return errno
 }
 
-// program names the program of a thread; empty for the victim's own.
+// program is the name of the program that a thread belongs to; empty for the victim.
 func (l *listener) program(thread int) string {
 	if _, err := os.Stat(filepath.Join("/proc", strconv.Itoa(l.victim), "task", strconv.Itoa(thread))); err == nil {
 		return ""

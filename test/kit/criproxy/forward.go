@@ -20,7 +20,7 @@ import (
 	"keelson/test/kit/fakecri"
 )
 
-// unary forwards a call and has the hook notified.
+// unary forwards a call and calls the hook when it has ended.
 func (p *Proxy) unary(ctx context.Context, req any, i *grpc.UnaryServerInfo, _ grpc.UnaryHandler) (any, error) {
 	p.learn(req)
 	call := p.begin(fakecri.Describe(path.Base(i.FullMethod), req, p.Sandbox, p.Container))
@@ -57,7 +57,7 @@ func (p *Proxy) end(c fakecri.Call, err error) fakecri.Call {
 	return c
 }
 
-// answer asks the runtime, unless a hook answers.
+// answer forwards a call to the runtime, unless a hook answers it.
 func (p *Proxy) answer(ctx context.Context, call fakecri.Call, method string, req any) (any, error) {
 	switch q := req.(type) {
 	case *cri.ExecSyncRequest:
@@ -112,8 +112,8 @@ func scripted(ctx context.Context, timeout time.Duration, res fakecri.ExecResult
 	return &cri.ExecSyncResponse{Stdout: []byte(res.Stdout), Stderr: []byte(res.Stderr), ExitCode: res.Code}, nil
 }
 
-// learn keeps the sandbox's configuration of a request for a container: an agent that follows events
-// creates containers before the runtime has answered the creation of their sandbox.
+// learn keeps the sandbox configuration in a request for a container: an agent that uses events can
+// create containers before the runtime has answered the creation of their sandbox.
 func (p *Proxy) learn(req any) {
 	q, ok := req.(*cri.CreateContainerRequest)
 	if !ok {

@@ -21,7 +21,7 @@ const maxMessage = 16 << 20
 type Options struct {
 	// Target is the runtime's socket. Required.
 	Target string
-	// OnExec is asked first about every ExecSync; ok=false forwards it.
+	// OnExec is called first for every ExecSync; ok=false forwards it.
 	OnExec func(fakecri.Exec) (res fakecri.ExecResult, ok bool)
 	// OnCreate may replace a container's command before its creation is forwarded.
 	OnCreate func(sandbox *cri.PodSandboxConfig, container *cri.ContainerConfig)
@@ -80,7 +80,7 @@ func (p *Proxy) Listen(path string) error {
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
 		grpc.UnaryInterceptor(p.unary), grpc.StreamInterceptor(p.stream),
 	)
-	// These decode the requests; the interceptors do the rest.
+	// The services only decode the requests; the interceptors handle them.
 	cri.RegisterRuntimeServiceServer(s, cri.UnimplementedRuntimeServiceServer{})
 	cri.RegisterImageServiceServer(s, cri.UnimplementedImageServiceServer{})
 	p.mu.Lock()

@@ -110,7 +110,7 @@ func (n *node) called(t *testing.T, method string) (fakecri.Call, any) {
 	return n.calls[i], n.asked[i]
 }
 
-// TestSuite runs what every runtime must do against the fake one behind a proxy.
+// TestSuite runs the suite for runtimes against the fake one behind a proxy.
 func TestSuite(t *testing.T) {
 	n := newNode(t, criproxy.Options{})
 	crisuite.Run(t, crisuite.Config{Conn: n.conn, Image: "busybox:1.37"})
@@ -272,7 +272,7 @@ func TestOpenCalls(t *testing.T) {
 	}
 }
 
-// TestDisconnect has clients lose the proxy and find it again, with what was created before.
+// TestDisconnect disconnects clients from the proxy. After a reconnect the proxy still has what was created before.
 func TestDisconnect(t *testing.T) {
 	n := newNode(t, criproxy.Options{})
 	box, id := n.start(t, "sleep", "infinity")

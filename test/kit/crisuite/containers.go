@@ -13,8 +13,8 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// serve runs until SIGTERM and then exits with 7; stubborn ignores SIGTERM. Both say
-// when they do.
+// serve runs until SIGTERM and then exits with 7; stubborn ignores SIGTERM. Both print a
+// line when their trap is set.
 const (
 	serve    = `trap 'exit 7' TERM; echo set; while true; do sleep 0.1; done`
 	stubborn = `trap '' TERM; echo set; while true; do sleep 0.1; done`

@@ -1,8 +1,8 @@
-// Package crisuite says what a CRI runtime does, as far as a kubelet relies on
-// it, in the form of one test suite that the fake runtime and real ones pass:
-// states after each call, idempotence of stop and remove, errors for what is
-// unknown or in the wrong state, filters, exit codes, logs, events.
+// Package crisuite is a test suite for the behaviour of a CRI runtime that a kubelet relies
+// on. The fake runtime and real ones pass it. It covers states after each call, idempotence
+// of stop and remove, errors for what is unknown or in the wrong state, filters, exit codes,
+// logs and events.
 //
-// The suite knows nothing of how the runtime is started. It cleans up the
+// The suite does not depend on how the runtime is started. It cleans up the
 // sandboxes it makes.
 package crisuite

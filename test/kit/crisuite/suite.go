@@ -119,7 +119,7 @@ func (s *suite) sandboxConfig(t *testing.T) *cri.PodSandboxConfig {
 	return cfg
 }
 
-// runPod makes a ready sandbox that goes away with the test.
+// runPod makes a ready sandbox that is removed at the end of the test.
 func (s *suite) runPod(t *testing.T) pod {
 	t.Helper()
 	p := pod{cfg: s.sandboxConfig(t)}

@@ -10,7 +10,7 @@ import (
 func testUnknown(t *testing.T, s *suite) {
 	const id = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	ctx := s.ctx(t)
-	// What is gone is stopped; containerd 1.6 did not say so yet.
+	// Stopping what does not exist is no error; containerd 1.6 answers NotFound.
 	stopped := codes.OK
 	if s.Old {
 		stopped = codes.NotFound

@@ -28,10 +28,10 @@ type Config struct {
 	NoExpand    bool
 	MountGroup  bool // it gives volumes to groups itself
 	MultiWriter bool
-	Abnormal    bool // it says that its volumes are not well
+	Abnormal    bool // it reports an abnormal condition of its volumes
 	Max         int64
 	Topology    map[string]string
-	// Claims are the registration's supported versions; 1.0.0 if empty.
+	// Versions are the supported versions in the registration; 1.0.0 if empty.
 	Versions []string
 }
 
@@ -57,7 +57,7 @@ type Driver struct {
 	calls         []Call
 	faults        map[string][]Fault
 	always        map[string]Fault
-	turns         map[string]chan struct{} // by volume, of capacity 1: who waits longest is next
+	turns         map[string]chan struct{} // by volume, of capacity 1: the call that waits longest is next
 	observe       func(method string, done bool)
 	status        *registerapi.RegistrationStatus
 	registrations chan struct{} // gets a token for each registration status
@@ -141,7 +141,7 @@ func (d *Driver) intercept(
 	}
 	d.mu.Unlock()
 	if v, ok := req.(interface{ GetVolumeId() string }); ok {
-		// What came first is done first, even if its caller has gone.
+		// Calls for a volume are executed in the order of their arrival, even if a caller has gone.
 		turn := d.turn(v.GetVolumeId())
 		turn <- struct{}{}
 		defer func() { <-turn }()
@@ -179,35 +179,35 @@ func (d *Driver) turn(id string) chan struct{} {
 	return d.turns[id]
 }
 
-// Next has the next calls of a method meet these faults, one each.
+// Next applies these faults to the next calls of a method, one fault to each call.
 func (d *Driver) Next(method string, faults ...Fault) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.faults[method] = append(d.faults[method], faults...)
 }
 
-// Always has every call of a method meet the fault, until another one is given.
+// Always applies the fault to every call of a method, until another one is given.
 func (d *Driver) Always(method string, f Fault) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.always[method] = f
 }
 
-// SetMax has the driver say from now on how many volumes the node can have.
+// SetMax sets how many volumes the node can have, which NodeGetInfo reports.
 func (d *Driver) SetMax(n int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.cfg.Max = n
 }
 
-// Observe has f called before and after each call.
+// Observe makes the driver call f before and after each call.
 func (d *Driver) Observe(f func(method string, done bool)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.observe = f
 }
 
-// Calls are those that the driver got, but for questions about what it can do.
+// Calls are the calls that the driver got, without NodeGetCapabilities and GetInfo.
 func (d *Driver) Calls() []Call {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -255,7 +255,7 @@ func (d *Driver) Last(method string) any {
 	return last
 }
 
-// Registrations waits for the node to report how a registration went.
+// Registrations waits until the agent has reported the result of a registration.
 func (d *Driver) Registrations(ctx context.Context) (*registerapi.RegistrationStatus, error) {
 	select {
 	case <-d.registrations:

@@ -196,8 +196,8 @@ func (n *node) known(id string) (string, error) {
 	return data, nil
 }
 
-// data is known for volumes that were created, and makes those whose names say
-// that they come into being by use: inline ones and those that tests make up.
+// data is like known, but creates a volume whose ID shows that CreateVolume is not called for
+// it: the ID of an inline volume begins with csi-, that of a volume of a test with test-.
 func (n *node) data(id string) (string, error) {
 	data := n.driver.Data(id)
 	if strings.HasPrefix(id, "csi-") || strings.HasPrefix(id, "test-") {
@@ -310,7 +310,7 @@ func loopOf(image string) (string, error) {
 	return "", nil
 }
 
-// detach gives a block volume's loop device back.
+// detach detaches a block volume from its loop device.
 func (n *node) detach(id string) error {
 	dev, err := loopOf(n.driver.Data(id) + ".img")
 	if dev == "" || err != nil {

@@ -1,8 +1,8 @@
-// Package deviceplugin is a device plugin that really works, for tests: it offers
-// devices of one resource, tells of their health, and gives containers a device
-// node, a mount, a variable and an annotation for those they are allocated.
+// Package deviceplugin is a working device plugin for tests. It offers devices of one
+// resource and reports their health. For the devices that a container is allocated, it
+// answers with device nodes, a mount, a variable and an annotation.
 //
-// It registers like any plugin of the kind, at kubelet.sock in the directory where
-// its own socket is, or lies among the sockets of all plugins and is found there. Tests read which calls it got, and
-// have calls fail or hang.
+// It registers like any device plugin: at kubelet.sock in the directory where its own
+// socket is, or by a socket in the directory that the plugin watcher reads. Tests read
+// which calls it got, and make calls fail or hang.
 package deviceplugin

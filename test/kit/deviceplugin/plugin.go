@@ -24,18 +24,18 @@ type Config struct {
 	Dir      string // where the agent's socket is, and the plugin's
 	Socket   string // name of the plugin's socket
 	Resource string
-	// Version is what the plugin says it speaks; the usual one if empty.
+	// Version is the API version in the registration; the usual one if empty.
 	Version string
-	// PreStart has it asked before each start of a container.
+	// PreStart sets the option PreStartRequired.
 	PreStart bool
 	// Prefer chooses among devices; nil: the plugin has no preference.
 	Prefer func(available, must []string, size int) []string
-	// Done, if set, is called for a call that a container is given something by, before its
-	// caller is.
+	// Done, if set, is called when an Allocate or a PreStartContainer call has been executed,
+	// before the caller gets the answer.
 	Done func(method string)
 	// Answer is what a container gets for devices; [Usual] if nil.
 	Answer func(ids []string) *deviceapi.ContainerAllocateResponse
-	// Containers is for how many containers Allocate answers; nil: for as many as it is asked about.
+	// Containers is for how many containers Allocate answers; nil: for those in the request.
 	Containers func() int
 }
 
@@ -82,8 +82,8 @@ func New(cfg Config, ids ...string) *Plugin {
 	return p
 }
 
-// Usual gives a container the machine's /dev/null once for each device, and says
-// which devices it has in a variable and in an annotation.
+// Usual gives a container the machine's /dev/null once for each device, and names
+// the devices in a variable and in an annotation.
 func Usual(ids []string) *deviceapi.ContainerAllocateResponse {
 	r := &deviceapi.ContainerAllocateResponse{Envs: map[string]string{}, Annotations: map[string]string{}}
 	for _, id := range ids {
@@ -98,7 +98,7 @@ func Usual(ids []string) *deviceapi.ContainerAllocateResponse {
 	return r
 }
 
-// Start serves at the plugin's socket, in place of what one before it has left.
+// Start serves at the plugin's socket. It removes the socket that an earlier plugin has left.
 func (p *Plugin) Start() error {
 	path := filepath.Join(p.cfg.Dir, p.cfg.Socket)
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -133,7 +133,7 @@ func (p *Plugin) Stop() {
 	}
 }
 
-// Register tells the agent of the plugin.
+// Register registers the plugin with the agent.
 func (p *Plugin) Register(ctx context.Context) error {
 	conn, err := grpc.NewClient("unix://"+filepath.Join(p.cfg.Dir, "kubelet.sock"),
 		grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -145,8 +145,8 @@ func (p *Plugin) Register(ctx context.Context) error {
 	return err
 }
 
-// GetInfo implements the service of registration: it says what the plugin is to an
-// agent that has found its socket among those of all plugins.
+// GetInfo implements the registration service: an agent calls it that has found the plugin's
+// socket in the directory of the plugin watcher.
 func (p *Plugin) GetInfo(context.Context, *registerapi.InfoRequest) (*registerapi.PluginInfo, error) {
 	return &registerapi.PluginInfo{
 		Type:              registerapi.DevicePlugin,
@@ -155,7 +155,7 @@ func (p *Plugin) GetInfo(context.Context, *registerapi.InfoRequest) (*registerap
 	}, nil
 }
 
-// NotifyRegistrationStatus implements the service of registration.
+// NotifyRegistrationStatus implements the registration service.
 func (p *Plugin) NotifyRegistrationStatus(
 	_ context.Context, s *registerapi.RegistrationStatus,
 ) (*registerapi.RegistrationStatusResponse, error) {
@@ -172,7 +172,7 @@ func (p *Plugin) Registrations() []*registerapi.RegistrationStatus {
 	return slices.Clone(p.registrations)
 }
 
-// Request is how the plugin introduces itself.
+// Request is the plugin's registration request.
 func (p *Plugin) Request() *deviceapi.RegisterRequest {
 	version := p.cfg.Version
 	if version == "" {
@@ -193,7 +193,7 @@ func (p *Plugin) options() *deviceapi.DevicePluginOptions {
 	}
 }
 
-// Set has devices with this health, new ones among them.
+// Set sets the health of devices. It adds devices that are new.
 func (p *Plugin) Set(health string, ids ...string) {
 	p.change(func() {
 		for _, id := range ids {
@@ -206,7 +206,7 @@ func (p *Plugin) Set(health string, ids ...string) {
 	})
 }
 
-// Place says at which NUMA nodes a device is.
+// Place sets the NUMA nodes of a device.
 func (p *Plugin) Place(id string, nodes ...int64) {
 	p.change(func() {
 		top := &deviceapi.TopologyInfo{}
@@ -217,7 +217,7 @@ func (p *Plugin) Place(id string, nodes ...int64) {
 	})
 }
 
-// Drop takes devices away.
+// Drop removes devices.
 func (p *Plugin) Drop(ids ...string) {
 	p.change(func() {
 		for _, id := range ids {
@@ -261,7 +261,7 @@ func (p *Plugin) Patience(method string) time.Duration {
 	return p.left[method]
 }
 
-// enter notes a call and lets its fault happen.
+// enter records a call and applies its fault.
 func (p *Plugin) enter(ctx context.Context, method string, ids []string) error {
 	p.mu.Lock()
 	p.calls = append(p.calls, Call{method, slices.Sorted(slices.Values(ids))})

@@ -1,5 +1,4 @@
-// Package dradriver is a driver of claims of resources (dynamic resource allocation)
-// for tests. It speaks the real protocol, notes every call, knows what it has
-// prepared, and fails, hangs or dies on request. It can write CDI specifications for
-// a runtime to read.
+// Package dradriver is a DRA driver (dynamic resource allocation) for tests. It implements
+// the real protocol, records every call, keeps which claims it has prepared, and fails,
+// hangs or stops on request. It can write CDI specifications for a runtime to read.
 package dradriver

@@ -20,7 +20,7 @@ import (
 	registerapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 )
 
-// Services that a driver can say it serves.
+// Services that a driver can announce in its registration.
 const (
 	V1      = drav1.DRAPluginService
 	V1Beta1 = drav1beta1.DRAPluginService
@@ -30,16 +30,16 @@ const (
 // Config says what a Driver is like. Name is required.
 type Config struct {
 	Name string
-	// Endpoint is what the driver says where it serves; empty: at the socket where it
-	// registers.
+	// Endpoint is the endpoint in the registration; empty: the driver serves at the
+	// registration socket.
 	Endpoint string
-	// Versions are the services that it says it serves; [V1] if empty.
+	// Versions are the services that it announces; [V1] if empty.
 	Versions []string
-	// CDIDir is where it writes what its devices are to a container; empty: nowhere.
+	// CDIDir is the directory for CDI specifications of its devices; empty: it writes none.
 	CDIDir string
-	// Done, if set, is called for a call that the driver has done, before its caller is.
+	// Done, if set, is called when the driver has executed a call, before the caller gets the answer.
 	Done func(method string)
-	// Devices are what a claim has been given; [Usual] if nil.
+	// Devices returns the allocated devices of a claim; [Driver.Usual] if nil.
 	Devices func(claim *drav1.Claim) []*drav1.Device
 }
 
@@ -52,10 +52,10 @@ type Fault struct {
 	Claim string        // the error of each claim
 	Omit  bool          // claims are missing in the answer
 	Hang  chan struct{} // the call waits until this is closed; nil: not at all
-	Late  bool          // it is done all the same, though its answer is lost
+	Late  bool          // the call takes effect, although its answer is lost
 }
 
-// Driver is a driver.
+// Driver is a DRA driver.
 type Driver struct {
 	registerapi.UnimplementedRegistrationServer
 	drav1.UnimplementedDRAPluginServer
@@ -80,7 +80,7 @@ func New(cfg Config) *Driver {
 	return &Driver{cfg: cfg, prepared: map[string]string{}, faults: map[string]Fault{}, changed: make(chan struct{})}
 }
 
-// ID is the CDI name of the device that [Usual] gives for a claim.
+// ID is the CDI name of the device that [Driver.Usual] returns for a claim.
 func (d *Driver) ID(uid string) string { return d.cfg.Name + "/claim=" + uid }
 
 // Usual is one device of the claim's UID, for all its requests.
@@ -88,7 +88,7 @@ func (d *Driver) Usual(c *drav1.Claim) []*drav1.Device {
 	return []*drav1.Device{{PoolName: "pool", DeviceName: "dev-0", CdiDeviceIds: []string{d.ID(c.Uid)}}}
 }
 
-// Start serves at a socket, in place of what one before it has left.
+// Start serves at a socket. It removes the socket that an earlier driver has left.
 func (d *Driver) Start(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("serve claims: %w", err)
@@ -120,7 +120,7 @@ func (d *Driver) Serve(l net.Listener) {
 	go s.Serve(l) //nolint:errcheck // it ends with Stop
 }
 
-// Stop ends the driver; its socket goes with it. What it has prepared stays so.
+// Stop ends the driver and removes its socket. Claims that it has prepared stay prepared.
 func (d *Driver) Stop() {
 	d.mu.Lock()
 	s := d.server
@@ -159,7 +159,7 @@ func (d *Driver) Registrations() []*registerapi.RegistrationStatus {
 	return slices.Clone(d.registrations)
 }
 
-// Say has the driver tell how well its devices are.
+// Say sets the health of devices, which the driver reports.
 func (d *Driver) Say(health ...*healthapi.DeviceHealth) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -168,7 +168,7 @@ func (d *Driver) Say(health ...*healthapi.DeviceHealth) {
 	d.changed = make(chan struct{})
 }
 
-// GetInfo implements the service of registration.
+// GetInfo implements the registration service.
 func (d *Driver) GetInfo(context.Context, *registerapi.InfoRequest) (*registerapi.PluginInfo, error) {
 	return &registerapi.PluginInfo{
 		Type:              registerapi.DRAPlugin,
@@ -178,7 +178,7 @@ func (d *Driver) GetInfo(context.Context, *registerapi.InfoRequest) (*registerap
 	}, nil
 }
 
-// NotifyRegistrationStatus implements the service of registration.
+// NotifyRegistrationStatus implements the registration service.
 func (d *Driver) NotifyRegistrationStatus(
 	_ context.Context, s *registerapi.RegistrationStatus,
 ) (*registerapi.RegistrationStatusResponse, error) {
@@ -188,7 +188,7 @@ func (d *Driver) NotifyRegistrationStatus(
 	return &registerapi.RegistrationStatusResponse{}, nil
 }
 
-// enter notes a call and tells its fault.
+// enter records a call and returns its fault.
 func (d *Driver) enter(ctx context.Context, method string, claims []*drav1.Claim) (Fault, error) {
 	d.mu.Lock()
 	for _, c := range claims {
@@ -283,7 +283,7 @@ func (d *Driver) spec(c *drav1.Claim) string {
 	return filepath.Join(d.cfg.CDIDir, d.cfg.Name+"-"+c.Uid+".json")
 }
 
-// describe writes what the claim's devices are to a container: a variable, and the
+// describe writes the CDI specification of the claim's devices: a variable, and the
 // machine's /dev/null under the claim's name.
 func (d *Driver) describe(c *drav1.Claim, devices []*drav1.Device) error {
 	if d.cfg.CDIDir == "" {
@@ -326,7 +326,7 @@ func cutLast(id string) (kind, name string, ok bool) {
 	return "", id, false
 }
 
-// NodeWatchResources implements the service of health.
+// NodeWatchResources implements the health service.
 func (d *Driver) NodeWatchResources(
 	_ *healthapi.NodeWatchResourcesRequest, stream grpc.ServerStreamingServer[healthapi.NodeWatchResourcesResponse],
 ) error {

@@ -59,8 +59,8 @@ func everything(gvr schema.GroupVersionResource) selector {
 	return selector{res: resources[gvr], labels: labels.Everything(), fields: fields.Everything()}
 }
 
-// WaitPod waits until a pod is as wanted; have is nil while there is none. The
-// error says how it was last.
+// WaitPod waits until wanted reports true for a pod; have is nil while there is none. The
+// error has the pod's last status.
 func (s *Server) WaitPod(
 	ctx context.Context, namespace, name string, wanted func(have *corev1.Pod) bool,
 ) (*corev1.Pod, error) {

@@ -149,8 +149,8 @@ func defaultFieldRefs(items []corev1.DownwardAPIVolumeFile) {
 	}
 }
 
-// qosOf is the class by the containers' CPU and memory. It looks at limits
-// before their values become requests, which comes to the same.
+// qosOf is the class by the containers' CPU and memory. It reads the limits before
+// requests are defaulted from them. The result is the same.
 func qosOf(p *corev1.Pod) corev1.PodQOSClass {
 	guaranteed, any := true, false
 	for _, c := range append(append([]corev1.Container{}, p.Spec.InitContainers...), p.Spec.Containers...) {
@@ -173,8 +173,8 @@ func qosOf(p *corev1.Pod) corev1.PodQOSClass {
 	return corev1.PodQOSBurstable
 }
 
-// graceOf is how long a deletion leaves a pod: what was asked for, else what
-// the pod says; nothing for a pod that no node has or that has ended.
+// graceOf is the grace period of a deletion: that of the request, or else that of the pod;
+// zero for a pod that is not bound to a node or has terminated.
 func graceOf(p *corev1.Pod, opts metav1.DeleteOptions) int64 {
 	grace := int64(corev1.DefaultTerminationGracePeriodSeconds)
 	switch {
@@ -203,9 +203,9 @@ func defaultService(s *corev1.Service) {
 	}
 }
 
-// backFromTheDead names a container whose end was final by its pod's restart policy
-// and that is reported to be back; the API server does not take that, unless a
-// rule of the pod may have all of its containers restarted.
+// backFromTheDead names a container that had terminated, is not restarted by its pod's restart
+// policy, and is no longer terminated in the new status. The API server rejects such a status,
+// unless a rule of the pod can restart all of its containers.
 func backFromTheDead(was, now *corev1.Pod) string {
 	if was.Spec.RestartPolicy == corev1.RestartPolicyAlways || restartsAll(was) {
 		return ""

@@ -59,7 +59,7 @@ func (s *Server) RESTConfig() *rest.Config {
 	return &rest.Config{Host: "http://fakeapi", Transport: memhttp.Transport(s), QPS: -1}
 }
 
-// Client is a client of RESTConfig, for tests to play user and controllers.
+// Client is a client of RESTConfig, for tests that act as users and controllers.
 func (s *Server) Client() kubernetes.Interface {
 	return kubernetes.NewForConfigOrDie(s.RESTConfig())
 }
@@ -79,11 +79,11 @@ type request struct {
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case "/healthz", "/livez", "/readyz":
-		io.WriteString(w, "ok") // the client is gone
+		io.WriteString(w, "ok") // fails only if the client has gone
 		return
 	case "/version":
 		w.Header().Set("Content-Type", "application/json")
-		// the client is gone
+		// It fails only if the client has gone.
 		io.WriteString(w, `{"major":"1","minor":"36","gitVersion":"v1.36.3","platform":"linux/amd64"}`)
 		return
 	}
@@ -176,8 +176,7 @@ func (s *Server) serve(w http.ResponseWriter, r *request) error {
 	return apierrors.NewMethodNotSupported(r.res.gvr().GroupResource(), strings.ToLower(r.Method))
 }
 
-// encoding picks the format of an answer. What a browser or kubectl would
-// like rendered as a table, they get as plain JSON.
+// encoding selects the format of an answer. A client that prefers a table gets plain JSON.
 func encoding(accept string) runtime.SerializerInfo {
 	types := scheme.Codecs.SupportedMediaTypes()
 	for clause := range strings.SplitSeq(accept, ",") {
@@ -210,15 +209,15 @@ func reply(w http.ResponseWriter, r *request, code int, obj runtime.Object, err 
 
 func write(w http.ResponseWriter, r *http.Request, code int, obj runtime.Object) error {
 	info := encoding(r.Header.Get("Accept"))
-	// Not through a versioning codec: that one writes to the objects, which
-	// others read at the same time.
+	// A versioning codec cannot be used: it writes to the objects, which
+	// other requests read at the same time.
 	text, err := runtime.Encode(info.Serializer, obj)
 	if err != nil {
 		return apierrors.NewInternalError(fmt.Errorf("encode %T: %w", obj, err))
 	}
 	w.Header().Set("Content-Type", info.MediaType)
 	w.WriteHeader(code)
-	w.Write(text) // the client is gone
+	w.Write(text) // fails only if the client has gone
 	return nil
 }
 

@@ -125,7 +125,7 @@ func TestPodLife(t *testing.T) {
 		if !apierrors.IsInvalid(err) {
 			t.Errorf("a patch for another pod of that name: %v", err)
 		}
-		// An update keeps the status and minds the version.
+		// An update keeps the status and checks the resource version.
 		stale := p.DeepCopy()
 		stale.Labels["x"] = "y"
 		if _, err := pods.Update(t.Context(), stale, metav1.UpdateOptions{}); !apierrors.IsConflict(err) {
@@ -235,7 +235,7 @@ func TestWatch(t *testing.T) {
 		mustCreate(t, c, pod("unscheduled", ""))
 		mustCreate(t, c, pod("mine", "n1"))
 		next(watch.Added, "mine")
-		// A pod that is given to the node appears.
+		// A pod that is bound to the node appears.
 		if err := c.CoreV1().Pods("default").Bind(t.Context(), &corev1.Binding{
 			ObjectMeta: metav1.ObjectMeta{Name: "unscheduled"}, Target: corev1.ObjectReference{Name: "n1"},
 		}, metav1.CreateOptions{}); err != nil {
@@ -273,8 +273,8 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// TestReflector keeps a client's cache in step, with and without the
-// streaming list, over closed watches and a compaction.
+// TestReflector checks that a client's cache stays up to date over closed watches and a compaction, with and
+// without the streaming list.
 func TestReflector(t *testing.T) {
 	eachFormat(t, func(t *testing.T, s *fakeapi.Server, c kubernetes.Interface) {
 		mustCreate(t, c, pod("a", "n1"))

@@ -50,8 +50,7 @@ func (s *Server) findLocked(r *resource, namespace, name string) (runtime.Object
 	return obj, nil
 }
 
-// putLocked stores obj, which no other may change any more, under a new
-// resource version.
+// putLocked stores obj under a new resource version. The caller must not change obj any more.
 func (s *Server) putLocked(r *resource, before, obj runtime.Object) {
 	s.version++
 	m := accessor(obj)
@@ -125,8 +124,8 @@ func (sel selector) matches(obj runtime.Object) bool {
 		(sel.fields.Empty() || sel.fields.Matches(fieldsOf(obj, sel.res)))
 }
 
-// fieldsOf are the fields that selectors know. Without an object, only the
-// names count.
+// fieldsOf are the fields that selectors can use. Without an object, only the
+// names are meaningful.
 func fieldsOf(obj runtime.Object, r *resource) fields.Set {
 	set := fields.Set{"metadata.name": "", "metadata.namespace": ""}
 	if obj != nil {

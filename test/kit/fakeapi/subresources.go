@@ -34,7 +34,7 @@ func (s *Server) createSub(r *request) (runtime.Object, error) {
 }
 
 // issueToken makes a token of the usual form (three parts, claims in the
-// middle) whose signature proves nothing.
+// middle). Its signature is not valid.
 func (s *Server) issueToken(r *request) (runtime.Object, error) {
 	obj, err := decode(r, authenticationv1.SchemeGroupVersion.WithKind("TokenRequest"))
 	if err != nil {
@@ -111,7 +111,7 @@ var (
 	namespaceGVR = corev1.SchemeGroupVersion.WithResource("namespaces")
 )
 
-// success is what an action without a result answers.
+// success is the answer to an action without a result.
 func success() runtime.Object {
 	return &metav1.Status{
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
@@ -120,7 +120,7 @@ func success() runtime.Object {
 	}
 }
 
-// bind gives a pod its node, as the scheduler does.
+// bind binds a pod to a node, as the scheduler does.
 func (s *Server) bind(r *request) (runtime.Object, error) {
 	obj, err := decode(r, corev1.SchemeGroupVersion.WithKind("Binding"))
 	if err != nil {
@@ -169,10 +169,10 @@ func (s *Server) evict(r *request) (runtime.Object, error) {
 	return success(), nil
 }
 
-// review is a resource that is asked and not kept.
+// review is a resource that is answered and not stored, such as a TokenReview.
 type review struct {
 	gvk    schema.GroupVersionKind
-	answer func(*Server, runtime.Object) // held under Server.mu
+	answer func(*Server, runtime.Object) // called under Server.mu
 }
 
 var reviews = map[schema.GroupVersionResource]*review{

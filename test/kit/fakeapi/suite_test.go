@@ -9,10 +9,10 @@ import (
 	"keelson/test/kit/fakeapi"
 )
 
-// TestSuite runs what every API server must do against the fake.
+// TestSuite runs the suite for API servers against the fake.
 func TestSuite(t *testing.T) {
 	eachFormat(t, func(t *testing.T, s *fakeapi.Server, c kubernetes.Interface) {
-		s.Compact() // as that of a server with a past
+		s.Compact() // as on a server that has run for some time
 		apisuite.Run(t, c)
 	})
 }

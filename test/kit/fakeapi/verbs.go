@@ -172,8 +172,8 @@ func (s *Server) patch(r *request) (runtime.Object, error) {
 	return s.replaceLocked(r, have, next)
 }
 
-// replaceLocked writes what an update or a patch makes of an object, within
-// the bounds of the subresource.
+// replaceLocked stores the object that results from an update or a patch. It changes only
+// what the subresource covers.
 func (s *Server) replaceLocked(r *request, have, next runtime.Object) (runtime.Object, error) {
 	old, m := accessor(have), accessor(next)
 	conflict := func(cause error) error {
@@ -384,7 +384,7 @@ func (s *Server) deleteLocked(res *resource, have runtime.Object, opts metav1.De
 	return next, nil
 }
 
-// unmet is a failed precondition in the server's own words.
+// unmet is a failed precondition, with the API server's message.
 type unmet string
 
 func (u unmet) Error() string { return string(u) }
@@ -394,7 +394,7 @@ func precondition(what, want, have string) error {
 		have))
 }
 
-// graceOver tells whether an object waits for nothing but its finalizers.
+// graceOver reports whether only finalizers keep an object from being deleted.
 func graceOver(m metav1.Object) bool {
 	g := m.GetDeletionGracePeriodSeconds()
 	return g == nil || *g == 0

@@ -17,7 +17,7 @@ import (
 const bookmarkEvery = time.Minute
 
 // watcher is one open watch. Its queue has no bound, so that a slow client
-// blocks no other request; it is held under Server.mu.
+// blocks no other request. Server.mu guards it.
 type watcher struct {
 	sel     selector
 	pending []watch.Event
@@ -134,7 +134,7 @@ func (s *Server) watch(rw http.ResponseWriter, r *request) error {
 		s.mu.Unlock()
 		for _, e := range batch {
 			if err := out.send(e); err != nil {
-				return nil // the client is gone
+				return nil // the client has gone
 			}
 		}
 		if closed {

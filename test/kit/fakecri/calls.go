@@ -29,11 +29,11 @@ type Call struct {
 	Start, End time.Time // End is zero while the call runs
 	Code       codes.Code
 	Err        string
-	// Done says that the call has taken effect, whatever its caller heard of it.
+	// Done reports that the call has taken effect, also if its caller got an error or no answer.
 	Done bool
 }
 
-// Key is the call's object in a few words: web/nginx, or an image.
+// Key names the object of the call: web/nginx, or an image.
 func (c Call) Key() string {
 	switch {
 	case c.Container != "":
@@ -87,7 +87,7 @@ func (l *callLog) begin(c Call) *Call {
 	return &c
 }
 
-// end notes that a call has ended, and returns all that is known of it.
+// end records that a call has ended, and returns its complete record.
 func (l *callLog) end(c *Call, err error) Call {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -111,7 +111,7 @@ func (l *callLog) end(c *Call, err error) Call {
 	return *c
 }
 
-// did notes whether a call has taken effect.
+// did records whether a call has taken effect.
 func (l *callLog) did(c *Call, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -211,7 +211,7 @@ func (r *Runtime) describe(method string, req any) Call {
 	return Describe(method, req, sandbox, container)
 }
 
-// Describe reads from a request what it is about. The functions return the configuration of the
+// Describe returns the pod, container or image that a request is about. The functions return the configuration of the
 // sandbox or container with an id, the latter with the id of its sandbox; nil if there is none.
 func Describe(method string, req any, sandbox func(id string) *cri.PodSandboxConfig,
 	container func(id string) (config *cri.ContainerConfig, sandbox string)) Call {
@@ -318,7 +318,7 @@ func (r *Runtime) interceptStream(
 	return handle(srv, lying{s, r, *call})
 }
 
-// lying is a stream whose messages may be made nonsense of.
+// lying is a stream whose messages are changed by the lies of the faults that the call has met.
 type lying struct {
 	grpc.ServerStream
 	r    *Runtime

@@ -146,7 +146,7 @@ func (r *Runtime) startFailedLocked(c *container, message string) error {
 	return errState("%s", message)
 }
 
-// StopContainer asks the command to end, and kills it when the timeout has
+// StopContainer sends the stop signal, and kills the command when the timeout has
 // passed. It returns when the container has exited.
 func (r *Runtime) StopContainer(
 	ctx context.Context, req *cri.StopContainerRequest,
@@ -224,7 +224,7 @@ func (r *Runtime) exitLocked(c *container, code int32, reason, message string) {
 	r.tellLocked(c, true)
 }
 
-// ContainerStatus tells all about one container.
+// ContainerStatus returns the status of one container.
 func (r *Runtime) ContainerStatus(
 	_ context.Context, req *cri.ContainerStatusRequest,
 ) (*cri.ContainerStatusResponse, error) {
@@ -295,8 +295,8 @@ func (r *Runtime) containerStatusLocked(c *container) *cri.ContainerStatus {
 	return proto.Clone(st).(*cri.ContainerStatus)
 }
 
-// user is the identity of the first process: what the security context says,
-// else what the image says, else root.
+// user is the identity of the first process: that of the security context, or else
+// that of the image, or else root.
 func (c *container) user() *cri.ContainerUser {
 	sc := c.config.GetLinux().GetSecurityContext()
 	u := &cri.LinuxContainerUser{Uid: c.image.uid}
@@ -373,7 +373,7 @@ func (r *Runtime) UpdateContainerResources(
 	return &cri.UpdateContainerResourcesResponse{}, nil
 }
 
-// mergeResources lays the fields that are set in change over have.
+// mergeResources returns have with the fields that are set in change.
 func mergeResources(have, change *cri.LinuxContainerResources) *cri.LinuxContainerResources {
 	out := &cri.LinuxContainerResources{}
 	if have != nil {
@@ -442,7 +442,7 @@ func (r *Runtime) sortedContainersLocked() []*container {
 
 func (c *container) name() string { return c.config.GetMetadata().GetName() }
 
-// argv is the command line: the pod's, else the image's.
+// argv is the command line: that of the pod, or else that of the image.
 func (c *container) argv() []string {
 	argv := append(slices.Clone(c.config.GetCommand()), c.config.GetArgs()...)
 	if len(argv) == 0 {

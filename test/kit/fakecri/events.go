@@ -11,8 +11,8 @@ import (
 // keepEvents is how long events wait for a client, as in containerd.
 const keepEvents = 5 * time.Minute
 
-// eventQueue hands events to every subscriber in order; without subscribers it
-// keeps them for the next one. It is held under Runtime.mu.
+// eventQueue sends events to every subscriber in order; without subscribers it
+// keeps them for the next one. Runtime.mu guards it.
 type eventQueue struct {
 	kept []*cri.ContainerEventResponse
 	subs map[*subscriber]bool
@@ -31,7 +31,7 @@ func (s *subscriber) poke() {
 	}
 }
 
-// emitLocked tells the subscribers what happened, with the pod as it is now.
+// emitLocked sends an event to the subscribers, with the present status of the pod.
 func (r *Runtime) emitLocked(containerID, sandboxID string, kind cri.ContainerEventType) {
 	if r.opts.NoEvents {
 		return
@@ -55,7 +55,7 @@ func (r *Runtime) emitLocked(containerID, sandboxID string, kind cri.ContainerEv
 	}
 }
 
-// GetContainerEvents streams events until the caller goes or BreakEvents.
+// GetContainerEvents streams events until the caller ends the stream or BreakEvents is called.
 func (r *Runtime) GetContainerEvents(
 	_ *cri.GetEventsRequest, stream cri.RuntimeService_GetContainerEventsServer,
 ) error {
@@ -115,8 +115,8 @@ func (r *Runtime) BreakEvents(err error) {
 	}
 }
 
-// LoseEvents drops what subscribers have not been sent yet and what is kept
-// for the next one: an event that no client will ever see.
+// LoseEvents drops the events that subscribers have not been sent yet and those that are
+// kept for the next one. No client will get them.
 func (r *Runtime) LoseEvents() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

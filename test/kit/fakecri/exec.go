@@ -104,8 +104,8 @@ func (r *Runtime) exec(
 		}
 		vm.in = string(text)
 	}
-	// What is printed under the lock is handed to the client without it: a
-	// client that does not read must not stop the runtime.
+	// Output is collected under the lock and written to the client without it: a
+	// client that does not read must not block the runtime.
 	var printed []output
 	vm.out = func(toStderr bool, text string) { printed = append(printed, output{toStderr, text}) }
 	for {

@@ -174,7 +174,7 @@ func TestFaults(t *testing.T) {
 		}
 		lost.Release()
 
-		// Hanging calls go on when they are let go.
+		// Calls that hang continue when the fault is released.
 		hang := n.Inject(fakecri.Fault{Method: "Version", Hang: true})
 		done := make(chan error, 2)
 		for range 2 {
@@ -209,7 +209,7 @@ func TestFaults(t *testing.T) {
 	})
 }
 
-// A runtime that dies with a call reports to no client what it has done by then.
+// A runtime that dies with a call sends neither an answer nor an event for what it has done.
 func TestARuntimeThatDiesWithACall(t *testing.T) {
 	for _, done := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -253,7 +253,7 @@ func TestARuntimeThatDiesWithACall(t *testing.T) {
 	}
 }
 
-// A call that comes late is done when its caller has given up.
+// A late call takes effect after its caller has given up.
 func TestACallThatIsDoneLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t, fakecri.Options{})
@@ -404,7 +404,7 @@ func TestEventsBrokenAndKept(t *testing.T) {
 			}
 		}
 
-		// What waited longer than five minutes is lost.
+		// Events that are kept for more than five minutes are lost.
 		n.BreakEvents(errors.New("again"))
 		n.start(t, "removed")
 		time.Sleep(6 * time.Minute)
@@ -548,7 +548,7 @@ func TestScriptedExec(t *testing.T) {
 	})
 }
 
-// A false answer is given as often as it is to be, behind those that are to be true.
+// As many answers as Skip says are true, and as many as Times says after them are false.
 func TestLiesAreCounted(t *testing.T) {
 	n := newNode(t, fakecri.Options{})
 	n.Inject(fakecri.Fault{Method: "PullImage", Skip: 1, Times: 2, Lie: "other-ids"})

@@ -27,23 +27,22 @@ type Fault struct {
 	Code    codes.Code // the call fails with this, unless OK
 	Message string
 	Hang    bool // the call does not return before Release, or its caller's deadline
-	// After lets the call take effect first: the delay, failure or hang then
-	// meets the answer on its way back.
+	// After lets the call take effect first: the fault then delays, replaces or holds
+	// the answer.
 	After bool
-	// Lie names one of [Lies]: the call does its work, and its answer, or each
-	// message of its stream, is nonsense.
+	// Lie names one of [Lies]: the call takes effect, but its answer, or each message
+	// of its stream, is wrong.
 	Lie string
-	// Idle makes the call answer as if it had done its work, of which it does
-	// nothing.
+	// Idle makes the call succeed without an effect.
 	Idle bool
-	// Dies takes the runtime away with the call, as Disconnect does: before the call
-	// has done anything or, with After, once it has done it all. No event reports it,
-	// neither by an answer nor by an event.
+	// Dies disconnects the runtime during the call, as Disconnect does: before the call
+	// takes effect or, with After, once it has taken effect. Neither an answer nor an
+	// event reports the effect.
 	Dies bool
-	// Late has the call do its work only when its caller has given up waiting for the
-	// answer, and this much later still. The caller's context must end.
+	// Late delays the effect of the call until its caller has given up waiting for the
+	// answer, and by this much more. The caller's context must end.
 	Late time.Duration
-	// Only, when set, selects calls too.
+	// Only, when set, must also report true for a call.
 	Only func(Call) bool
 
 	death *death
@@ -72,8 +71,8 @@ func (r *Runtime) Inject(f Fault) *Injection {
 	return &Injection{r.faults.Inject(f)}
 }
 
-// Dead is closed once the runtime has gone away with a call that met the fault. With
-// After that may be long after it was hit: the call is done first.
+// Dead is closed once the runtime has disconnected during a call that met the fault. With
+// After that can be long after Hit is closed: the call takes effect first.
 func (in *Injection) Dead() <-chan struct{} { return in.Fault.death.done }
 
 // Matches reports whether the selectors match a call.
@@ -90,7 +89,7 @@ func (f Fault) Matches(c Call) bool {
 	return f.Pod == "" || f.Pod == c.Pod || strings.HasSuffix(c.Pod, "/"+f.Pod)
 }
 
-// Window is what Skip and Times say.
+// Window returns Skip and Times.
 func (f Fault) Window() (skip, times int) { return f.Skip, f.Times }
 
 // before counts a call and applies the faults that come before its effect.
@@ -106,7 +105,7 @@ func (r *Runtime) before(ctx context.Context, c Call) (late met, err error) {
 	return late, now.after(ctx)
 }
 
-// lies are what makes nonsense of the answer to a call, by their names.
+// lies are the names of the lies that change the answer to a call.
 func (r *Runtime) lies(c Call) (names []string) {
 	for _, in := range r.faults.Met(c) {
 		if in.Fault.Lie != "" {
@@ -116,12 +115,12 @@ func (r *Runtime) lies(c Call) (names []string) {
 	return names
 }
 
-// idle reports whether a call is to do nothing.
+// idle reports whether a call must have no effect.
 func (list met) idle() bool {
 	return slices.ContainsFunc(list, func(in *injection) bool { return in.Fault.Idle })
 }
 
-// dies is the fault by which the runtime goes away with a call, or nil.
+// dies is the fault that disconnects the runtime during a call, or nil.
 func (list met) dies() *injection {
 	for _, in := range list {
 		if in.Fault.Dies {
@@ -131,8 +130,8 @@ func (list met) dies() *injection {
 	return nil
 }
 
-// late waits until the caller of a call that comes too late has given up, and for as
-// long as it takes then. It reports whether the call is one.
+// late waits, if a fault makes the call late, until its caller has given up and the fault's
+// time has passed. It reports whether the call is late.
 func (list met) late(ctx context.Context) bool {
 	for _, in := range list {
 		if in.Fault.Late == 0 {
@@ -154,7 +153,7 @@ func (list met) late(ctx context.Context) bool {
 	return false
 }
 
-// met are faults that a call has to go through.
+// met are the faults that apply to a call.
 type met []*injection
 
 func (list met) after(ctx context.Context) error {

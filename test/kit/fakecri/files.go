@@ -14,8 +14,8 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// A container's files: real ones below its mounts, in memory elsewhere. Held
-// under Runtime.mu.
+// A container's files: real ones below its mounts, in memory elsewhere. Runtime.mu
+// guards them.
 
 func (c *container) readFile(path string) ([]byte, error) {
 	if host, ok := c.hostPath(path); ok {
@@ -73,8 +73,8 @@ func (c *container) removeFile(path string) error {
 	return nil
 }
 
-// openLog opens the log where the kubelet wants it. As containerd does, it
-// makes the directory if need be and does not follow a link.
+// openLog opens the log at the path that the kubelet has set. As containerd does, it
+// makes the directory if it does not exist, and does not follow a link.
 func (c *container) openLog() error {
 	if c.logPath == "" {
 		return nil
@@ -104,7 +104,7 @@ type output struct {
 }
 
 // print writes what the command printed to the log, a line of CRI format for
-// each of its lines, and to those attached.
+// each of its lines, and to the attached clients.
 func (c *container) print(stderr bool, text string) {
 	stderr = stderr && !c.config.GetTty() // a terminal has one stream
 	for _, t := range c.tails {

@@ -30,7 +30,7 @@ type Image struct {
 	Local    bool     // imported, not pulled: it has no repository digest
 }
 
-// Credentials open a private image.
+// Credentials are the user and password that pulls of a private image need.
 type Credentials struct{ Username, Password string }
 
 // Pull is a PullImage call that got as far as the registry.
@@ -85,7 +85,7 @@ func (r *Runtime) addImageLocked(in Image) *image {
 	return img
 }
 
-// Protect makes pulls of an image fail unless they bring these credentials.
+// Protect makes pulls of an image fail unless they have these credentials.
 func (r *Runtime) Protect(name string, c Credentials) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -128,7 +128,7 @@ func (r *Runtime) PullImage(_ context.Context, req *cri.PullImageRequest) (*cri.
 	return &cri.PullImageResponse{ImageRef: img.id}, nil
 }
 
-// presented reads the user and password that a pull brings.
+// presented returns the user and password of a pull.
 func presented(a *cri.AuthConfig) Credentials {
 	if a.GetAuth() != "" {
 		if raw, err := base64.StdEncoding.DecodeString(a.GetAuth()); err == nil {

@@ -2,8 +2,8 @@ package fakecri
 
 import "time"
 
-// Moment is the start or the end of a container's command. Calls tell what was asked for;
-// moments tell what happened, whatever became of the answer.
+// Moment is the start or the end of a container's command. Calls record what was requested;
+// moments record what happened, also if the answer of the call was lost.
 type Moment struct {
 	At        time.Time
 	Pod, UID  string // namespace/name

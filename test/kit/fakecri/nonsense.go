@@ -9,8 +9,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 )
 
-// Lies are ways in which an answer makes no sense, by name. Each changes the
-// message and whatever is in it.
+// Lies are ways in which an answer is wrong, by name. Each changes the message and
+// the messages in it.
 var Lies = map[string]func(proto.Message){
 	// Nothing is in the answer.
 	"blank": func(m proto.Message) { proto.Reset(m) },
@@ -29,9 +29,9 @@ var Lies = map[string]func(proto.Message){
 			}
 		}
 	}),
-	// What has an id has none.
+	// IDs are empty.
 	"no-ids": eachID(func(string) string { return "" }),
-	// What has an id has another one, that does not exist.
+	// IDs are replaced by IDs that do not exist.
 	"other-ids": eachID(func(id string) string { return strings.Repeat("f", len(id)) }),
 	// Containers are reported to be in a sandbox that does not exist.
 	"other-sandbox": eachField(func(m protoreflect.Message, f protoreflect.FieldDescriptor) {
@@ -39,13 +39,13 @@ var Lies = map[string]func(proto.Message){
 			m.Set(f, protoreflect.ValueOfString(strings.Repeat("e", 64)))
 		}
 	}),
-	// States are none that the interface has.
+	// States have a value that the CRI does not define.
 	"other-state": eachField(func(m protoreflect.Message, f protoreflect.FieldDescriptor) {
 		if f.Name() == "state" && f.Kind() == protoreflect.EnumKind {
 			m.Set(f, protoreflect.ValueOfEnum(99))
 		}
 	}),
-	// What has run is reported never to have run.
+	// States have their first value: a container is created, a sandbox is ready.
 	"first-state": eachField(func(m protoreflect.Message, f protoreflect.FieldDescriptor) {
 		if f.Name() == "state" && f.Kind() == protoreflect.EnumKind {
 			m.Clear(f)
@@ -68,7 +68,7 @@ var Lies = map[string]func(proto.Message){
 	}),
 }
 
-// eachID makes a lie of what becomes of each id.
+// eachID makes a lie from a change of each ID.
 func eachID(change func(string) string) func(proto.Message) {
 	return eachField(func(m protoreflect.Message, f protoreflect.FieldDescriptor) {
 		name := string(f.Name())
@@ -79,7 +79,7 @@ func eachID(change func(string) string) func(proto.Message) {
 	})
 }
 
-// eachField makes a lie of what becomes of each field, of a message and of those
+// eachField makes a lie from a change of each field of a message and of the messages
 // in it.
 func eachField(change func(protoreflect.Message, protoreflect.FieldDescriptor)) func(proto.Message) {
 	var walk func(protoreflect.Message)
@@ -103,14 +103,14 @@ func eachField(change func(protoreflect.Message, protoreflect.FieldDescriptor)) 
 	return func(m proto.Message) { walk(m.ProtoReflect()) }
 }
 
-// lie makes nonsense of an answer.
+// lie applies a lie to an answer.
 func lie(name string, answer any) {
 	if m, ok := answer.(proto.Message); ok {
 		Lies[name](m)
 	}
 }
 
-// unfounded is the answer of a call that did nothing.
+// unfounded is the empty answer of a call that had no effect.
 func unfounded(method string) (proto.Message, error) {
 	name := protoreflect.FullName("runtime.v1." + method + "Response")
 	kind, err := protoregistry.GlobalTypes.FindMessageByName(name)

@@ -4,16 +4,15 @@ import (
 	"time"
 )
 
-// process is a container's main command at work. It is driven by timers and
-// held under Runtime.mu.
+// process is a container's running main command. Timers drive it; Runtime.mu guards it.
 type process struct {
 	program
 	vm    *machine
 	timer *time.Timer
 }
 
-// stop makes a timer that fires late find nothing to do: the container's proc
-// is another one by then.
+// stop stops the timer. A timer that has fired already does nothing, because the
+// caller replaces the container's proc.
 func (p *process) stop() {
 	if p != nil && p.timer != nil {
 		p.timer.Stop()

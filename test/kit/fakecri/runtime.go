@@ -53,8 +53,8 @@ type Options struct {
 	// ImageRoot is the mount point reported for the image file system; the
 	// temporary directory if empty.
 	ImageRoot string
-	// OnExec, when set, is asked first about every exec; ok=false leaves the
-	// command to the tiny shell.
+	// OnExec, when set, is called first for every exec; with ok=false the small shell
+	// runs the command.
 	OnExec func(Exec) (res ExecResult, ok bool)
 	// OnCreate, when set, may replace a container's command before it starts.
 	OnCreate func(sandbox *cri.PodSandboxConfig, container *cri.ContainerConfig)
@@ -97,7 +97,7 @@ type Runtime struct {
 	podCIDR    string // last UpdateRuntimeConfig
 }
 
-// New builds a runtime that is ready and knows no pods.
+// New builds a runtime that is ready and has no pods.
 func New(opts Options) *Runtime {
 	if opts.PodCIDR == "" {
 		opts.PodCIDR = "10.88.0.0/16"
@@ -210,8 +210,7 @@ func (r *Runtime) Disconnect() {
 	}
 }
 
-// die takes the runtime away while it does its last work. What happens then is in no
-// event.
+// die calls last and disconnects the runtime. Clients get no event of what last does.
 func (r *Runtime) die(last func()) error {
 	away := status.Error(codes.Unavailable, "the runtime has died")
 	r.BreakEvents(away)
@@ -243,8 +242,8 @@ func (r *Runtime) newIDLocked(kind string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// nowLocked returns the time in nanoseconds; no two calls get the same, so
-// that an order by time is the order of things even in virtual time.
+// nowLocked returns the time in nanoseconds. No two calls get the same time, so that
+// things can be ordered by time even in virtual time.
 func (r *Runtime) nowLocked() int64 {
 	r.lastTime = max(r.lastTime+1, time.Now().UnixNano())
 	return r.lastTime
@@ -270,7 +269,7 @@ func (r *Runtime) takeAddressLocked() (netip.Addr, error) {
 	}
 }
 
-// errNotFound, errState word errors as containerd does: only the former has a
+// errNotFound and errState make errors with containerd's texts. Only the first has a
 // code of its own.
 func errNotFound(format string, args ...any) error {
 	return status.Error(codes.NotFound, fmt.Sprintf(format, args...)+": not found")
@@ -280,7 +279,7 @@ func errState(format string, args ...any) error {
 	return status.Error(codes.Unknown, fmt.Sprintf(format, args...))
 }
 
-// errContext is what a handler returns when its caller has gone away.
+// errContext is the error that a handler returns when its caller has gone.
 func errContext(what string, err error) error {
 	return status.Error(status.FromContextError(err).Code(), what+": "+err.Error())
 }

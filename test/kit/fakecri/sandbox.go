@@ -75,7 +75,7 @@ func (r *Runtime) RunPodSandbox(_ context.Context, req *cri.RunPodSandboxRequest
 	return &cri.RunPodSandboxResponse{PodSandboxId: s.id}, nil
 }
 
-// StopPodSandbox kills what runs in the sandbox and gives its address back.
+// StopPodSandbox kills the containers in the sandbox and releases its address.
 func (r *Runtime) StopPodSandbox(
 	_ context.Context, req *cri.StopPodSandboxRequest,
 ) (*cri.StopPodSandboxResponse, error) {
@@ -128,7 +128,7 @@ func (r *Runtime) RemovePodSandbox(
 	return &cri.RemovePodSandboxResponse{}, nil
 }
 
-// PodSandboxStatus tells all about one sandbox.
+// PodSandboxStatus returns the status of one sandbox.
 func (r *Runtime) PodSandboxStatus(
 	_ context.Context, req *cri.PodSandboxStatusRequest,
 ) (*cri.PodSandboxStatusResponse, error) {
@@ -140,8 +140,8 @@ func (r *Runtime) PodSandboxStatus(
 	}
 	res := &cri.PodSandboxStatusResponse{Status: r.sandboxStatusLocked(s)}
 	if !r.opts.NoEvents {
-		// Runtimes with events add the containers, so that one call tells
-		// everything about a pod.
+		// Runtimes with events add the containers, so that one call returns the
+		// complete status of a pod.
 		res.ContainersStatuses = r.containerStatusesLocked(s)
 		res.Timestamp = r.nowLocked()
 	}
@@ -204,7 +204,7 @@ func (r *Runtime) listSandboxes(f *cri.PodSandboxFilter) []*cri.PodSandbox {
 	return items
 }
 
-// UpdatePodSandboxResources notes the pod-level resources in the sandbox's
+// UpdatePodSandboxResources records the pod-level resources in the sandbox's
 // configuration.
 func (r *Runtime) UpdatePodSandboxResources(
 	_ context.Context, req *cri.UpdatePodSandboxResourcesRequest,
@@ -246,8 +246,8 @@ func byID[T any](m map[string]*T, id string) (*T, bool) {
 	return found, found != nil
 }
 
-// sortedSandboxesLocked orders by id: the same in every run, and an order that
-// means nothing, as a real runtime's.
+// sortedSandboxesLocked orders by id: the order is the same in every run, and has no
+// meaning, like that of a real runtime.
 func (r *Runtime) sortedSandboxesLocked() []*sandbox {
 	list := make([]*sandbox, 0, len(r.sandboxes))
 	for _, s := range r.sandboxes {
@@ -268,7 +268,7 @@ func matchLabels(want, have map[string]string) bool {
 	return true
 }
 
-// pid invents a process id that is stable for an id.
+// pid makes up a process ID; it is always the same for an id.
 func pid(id string) int {
 	n := 0
 	for _, ch := range id[:8] {

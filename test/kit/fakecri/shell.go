@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// The tiny shell. It understands, separated by ; && || or newline:
+// The small shell. It runs these commands, separated by ; && || or newline:
 //
 //	echo [-n] WORDS [>&2 | > FILE | >> FILE]    cat [FILES]    touch FILES
 //	sleep SECONDS|DURATION|infinity             rm [-f] FILES  test -f FILE
@@ -72,7 +72,7 @@ type program struct {
 
 var shells = []string{"sh", "bash", "ash", "dash"}
 
-// parse reads a command line as the kubelet hands it over.
+// parse parses the command line of a container.
 func parse(argv []string, env map[string]string) program {
 	if len(argv) == 0 {
 		return program{steps: []step{{verb: verbForever}}}
@@ -284,7 +284,7 @@ func exitCode(args []string) (code int32, given bool) {
 	}
 	n, err := strconv.Atoi(args[0])
 	if err != nil {
-		return 2, true // as a shell says of `exit abc`
+		return 2, true // as a shell does for `exit abc`
 	}
 	return int32(n & 0xff), true
 }
@@ -305,18 +305,18 @@ type machine struct {
 	status int32
 	trap   trap
 
-	main bool // the container's own command: what is unknown runs for ever
+	main bool // the container's own command: an unknown command runs for ever
 	fs   *container
 	out  func(stderr bool, text string)
 	in   string // what cat without files reads
 }
 
-// readsStdin tells whether the program wants its input.
+// readsStdin reports whether the program reads its input.
 func (m *machine) readsStdin() bool {
 	return slices.ContainsFunc(m.steps, func(s step) bool { return s.verb == verbCat && len(s.files) == 0 })
 }
 
-// verdict says how a run of steps ended.
+// verdict is how a run of steps ended.
 type verdict struct {
 	wait    time.Duration // > 0: call again after this
 	forever bool          // nothing will happen by itself

@@ -9,7 +9,7 @@ import (
 
 // Usage is what a container is reported to use.
 type Usage struct {
-	NanoCores      uint64 // CPU rate; the counter grows with it from the start
+	NanoCores      uint64 // CPU rate; the counter increases at this rate from the start
 	WorkingSet     uint64 // bytes of memory
 	WritableLayer  uint64 // bytes on disk
 	InodesUsed     uint64
@@ -19,7 +19,7 @@ type Usage struct {
 // defaultUsage is a small idle program.
 var defaultUsage = Usage{NanoCores: 1_000_000, WorkingSet: 4 << 20, WritableLayer: 16 << 10, InodesUsed: 8}
 
-// SetUsage says what a container uses from now on.
+// SetUsage sets the usage that is reported for a container.
 func (r *Runtime) SetUsage(pod, name string, u Usage) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -62,7 +62,7 @@ func (r *Runtime) SetCondition(kind string, ok bool, reason, message string) {
 	r.conditions = append(r.conditions, next)
 }
 
-// RuntimeConfig tells the cgroup driver.
+// RuntimeConfig returns the cgroup driver.
 func (r *Runtime) RuntimeConfig(context.Context, *cri.RuntimeConfigRequest) (*cri.RuntimeConfigResponse, error) {
 	if r.opts.NoRuntimeConfig {
 		return nil, status.Error(codes.Unimplemented, "method RuntimeConfig not implemented")
@@ -74,7 +74,7 @@ func (r *Runtime) RuntimeConfig(context.Context, *cri.RuntimeConfigRequest) (*cr
 	return &cri.RuntimeConfigResponse{Linux: &cri.LinuxRuntimeConfiguration{CgroupDriver: driver}}, nil
 }
 
-// UpdateRuntimeConfig notes the pod CIDR.
+// UpdateRuntimeConfig records the pod CIDR.
 func (r *Runtime) UpdateRuntimeConfig(
 	_ context.Context, req *cri.UpdateRuntimeConfigRequest,
 ) (*cri.UpdateRuntimeConfigResponse, error) {

@@ -95,7 +95,7 @@ func (r *Runtime) PortForward(_ context.Context, req *cri.PortForwardRequest) (*
 	return s.GetPortForward(req)
 }
 
-// streams is what the streaming server calls back.
+// streams has the functions that the streaming server calls.
 type streams struct{ r *Runtime }
 
 func (s streams) Exec(

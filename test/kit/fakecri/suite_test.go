@@ -11,7 +11,7 @@ import (
 	"keelson/test/kit/fakecri"
 )
 
-// TestSuite runs what every runtime must do against the fake, over a real
+// TestSuite runs the suite for runtimes against the fake, over a real
 // socket.
 func TestSuite(t *testing.T) {
 	for name, opts := range map[string]fakecri.Options{"new": {}, "old": {Old: true}} {

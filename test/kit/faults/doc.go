@@ -1,4 +1,4 @@
-// Package faults keeps the faults in force that a fake or a proxy lets calls meet: which calls match one, how many
-// of these pass before it and how many meet it, and which calls it holds. What a fault does to a call is up to the
-// package that has the calls.
+// Package faults keeps the faults that a fake or a proxy applies to calls: which calls match a fault, how many of
+// these pass first, how many meet the fault then, and which calls it holds. The package that has the calls defines
+// what a fault does to a call.
 package faults

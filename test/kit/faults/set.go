@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Fault says which calls meet it.
+// Fault selects the calls that meet it.
 type Fault[C any] interface {
 	Matches(call C) bool
 	// Window is how many matching calls pass first, and how many meet the fault then; 0 of these is all.
@@ -86,7 +86,7 @@ func (s *Set[C, F]) ReleaseAll() {
 	}
 }
 
-// Release takes the fault out of force. Calls that it holds go on as if there had been none.
+// Release removes the fault. Calls that it holds continue.
 func (in *Injection[C, F]) Release() {
 	in.set.mu.Lock()
 	defer in.set.mu.Unlock()

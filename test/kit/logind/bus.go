@@ -13,7 +13,7 @@ import (
 	"keelson/test/parts"
 )
 
-// policy lets any client own any name and send anything.
+// policy allows any client to own any name and to send any message.
 const policy = `<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN" "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
 <busconfig>
   <type>system</type>
@@ -37,7 +37,7 @@ type Bus struct {
 	cmd             *exec.Cmd
 }
 
-// StartBus starts a bus, which ends with the test, and returns when it takes
+// StartBus starts a bus, which is stopped at the end of the test, and returns when it accepts
 // connections.
 func StartBus(t testing.TB) *Bus {
 	t.Helper()
@@ -60,7 +60,7 @@ func StartBus(t testing.TB) *Bus {
 	return b
 }
 
-// find looks for dbus-daemon on this machine, and fetches Debian's otherwise.
+// find looks for dbus-daemon on this machine. If there is none, it fetches Debian's.
 func (b *Bus) find(t testing.TB) {
 	t.Helper()
 	path, err := exec.LookPath("dbus-daemon")
@@ -84,7 +84,7 @@ func (b *Bus) find(t testing.TB) {
 		"usr", "bin", "dbus-daemon"), []string{"LD_LIBRARY_PATH=" + strings.Join(libs, ":")}
 }
 
-// Start starts the bus anew after Stop, at the same address.
+// Start starts the bus again after Stop, at the same address.
 func (b *Bus) Start(t testing.TB) {
 	t.Helper()
 	b.cmd = exec.Command(b.program, "--config-file="+b.config, "--nofork", "--nopidfile", "--print-address=1")
@@ -98,19 +98,19 @@ func (b *Bus) Start(t testing.TB) {
 	if err := b.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	// It says its address once it listens there.
+	// It prints its address once it listens there.
 	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
 		b.Stop()
 		t.Fatalf("start dbus-daemon: it says %q, %v", line, err)
 	}
 }
 
-// Stop ends the bus; who speaks over it is cut off. A bus that is stopped stays so.
+// Stop ends the bus and disconnects its clients. It does nothing for a bus that is stopped.
 func (b *Bus) Stop() {
 	if b.cmd == nil {
 		return
 	}
-	_ = b.cmd.Process.Kill() // it has ended, or ends
-	_ = b.cmd.Wait()         // killed: that is no failure
+	_ = b.cmd.Process.Kill() // fails only if it has ended already
+	_ = b.cmd.Wait()         // the error is that it was killed
 	b.cmd = nil
 }

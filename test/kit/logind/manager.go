@@ -25,17 +25,17 @@ const (
 	properties  = "org.freedesktop.DBus.Properties"
 )
 
-// patience bounds what is waited for.
+// patience bounds every wait.
 const patience = time.Minute
 
-// Lock is what a client holds to delay the shutdown.
+// Lock is an inhibitor lock, with the arguments of the call that took it.
 type Lock struct{ What, Who, Why, Mode string }
 
-// Manager is the login manager, and the part of the service manager that has it read
-// its settings again.
+// Manager is the login manager, and the part of systemd that makes it reload its
+// configuration.
 type Manager struct {
-	// OnReload is what the reload of the settings does: it returns the longest delay
-	// that they allow. Nil leaves it as it is.
+	// OnReload is called when the configuration is reloaded. It returns the longest delay
+	// that the configuration allows. If it is nil, a reload changes nothing.
 	OnReload func() time.Duration
 
 	conn *dbus.Conn
@@ -52,7 +52,7 @@ type Manager struct {
 	calls    []string
 }
 
-// Start puts a login manager on the bus. It goes with the test.
+// Start starts a login manager on the bus. It is stopped at the end of the test.
 func Start(t testing.TB, bus *Bus, maxDelay time.Duration) *Manager {
 	t.Helper()
 	m := &Manager{maxDelay: maxDelay, locks: map[*os.File]Lock{}, changed: make(chan struct{})}
@@ -63,18 +63,18 @@ func Start(t testing.TB, bus *Bus, maxDelay time.Duration) *Manager {
 	return m
 }
 
-// Join comes to the bus, also after it was started anew.
+// Join connects to the bus. It can be called again after the bus was restarted.
 func (m *Manager) Join(bus *Bus) error {
 	conn, err := dbus.Connect(bus.Address)
 	if err != nil {
 		return fmt.Errorf("join bus: %w", err)
 	}
 	m.conn, m.in, m.quit = conn, make(chan *dbus.Message, 256), make(chan struct{})
-	// Messages are served here one by one and not by handlers: a lock's end of the
-	// pipe is closed as soon as the reply with it has been sent, and not before.
+	// Messages are served here one by one and not by handlers: the manager's copy of a lock's
+	// file descriptor is closed as soon as the reply with it has been sent, and not before.
 	conn.Eavesdrop(m.in)
 	for _, name := range []string{loginName, systemdName} {
-		// Calls of others that come before the reply are kept for serve.
+		// Calls of other clients that arrive before the reply are kept for serve.
 		msg := call("org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus", "RequestName", name,
 			uint32(0))
 		msg.Flags |= dbus.FlagNoReplyExpected
@@ -94,7 +94,7 @@ func call(dest, path, face, member string, args ...any) *dbus.Message {
 	}}
 }
 
-// Leave goes from the bus. Locks are released.
+// Leave disconnects from the bus and releases all locks.
 func (m *Manager) Leave() {
 	m.conn.Eavesdrop(nil) // it closes the channel, and may still be writing to it
 	close(m.quit)
@@ -149,7 +149,7 @@ func (m *Manager) reply(msg *dbus.Message) {
 	}
 }
 
-// answer does what a call asks for; after is done when the answer was sent.
+// answer executes a call. The caller calls after when it has sent the answer.
 func (m *Manager) answer(method string, args []any) (body []any, after func(), err error) {
 	m.note(method, args)
 	m.mu.Lock()
@@ -232,8 +232,8 @@ func (m *Manager) Refuse(err error) {
 	m.refuse = err
 }
 
-// Announce says that the machine is about to shut down, or that it does not after
-// all.
+// Announce sends PrepareForShutdown: the machine is about to shut down, or the shutdown was
+// cancelled.
 func (m *Manager) Announce(t testing.TB, leaving bool) {
 	t.Helper()
 	m.mu.Lock()
@@ -244,7 +244,7 @@ func (m *Manager) Announce(t testing.TB, leaving bool) {
 	}
 }
 
-// Locks are those that are held.
+// Locks are the locks that clients hold.
 func (m *Manager) Locks() []Lock {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -255,21 +255,21 @@ func (m *Manager) Locks() []Lock {
 	return out
 }
 
-// Calls are what was asked, in order.
+// Calls are the calls so far, in order.
 func (m *Manager) Calls() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.calls)
 }
 
-// Await returns when so many locks are held.
+// Await returns when exactly this number of locks is held.
 func (m *Manager) Await(t testing.TB, locks int) {
 	t.Helper()
 	m.Until(t, fmt.Sprintf("%d locks", locks), func() bool { return len(m.Locks()) == locks })
 }
 
-// Until returns when the condition holds, which is looked at whenever anything has
-// happened here.
+// Until returns when the condition holds. It is checked after each call and each change of
+// a lock.
 func (m *Manager) Until(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

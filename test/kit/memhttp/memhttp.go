@@ -10,9 +10,9 @@ import (
 	"sync"
 )
 
-// Transport returns a RoundTripper that answers requests with h. The answer is
-// there as soon as the handler writes its header; its body arrives as it is
-// flushed. A handler that panics with http.ErrAbortHandler breaks the
+// Transport returns a RoundTripper that answers requests with h. RoundTrip returns
+// as soon as the handler writes its header; the client can read each write to the body
+// at once. A handler that panics with http.ErrAbortHandler breaks the
 // connection: to the client that is io.EOF before the header and
 // io.ErrUnexpectedEOF in the body, as over a network.
 func Transport(h http.Handler) http.RoundTripper { return transport{h} }
@@ -103,7 +103,7 @@ func (w *writer) Write(b []byte) (int, error) {
 	return w.pipe.Write(b)
 }
 
-// Flush sends the header; the body is never held back.
+// Flush sends the header; the body is not buffered.
 func (w *writer) Flush() { w.WriteHeader(http.StatusOK) }
 
 func (w *writer) finish(err error) {

@@ -1,7 +1,7 @@
 package need
 
-// listed are the skips that continuous integration expects: the test, the reason that
-// it gives to Skip, and why the test cannot run there.
+// listed are the skips that are expected under continuous integration: the test, the reason
+// that it passes to Skip, and why the test cannot run there.
 var listed = []struct{ test, reason, why string }{
 	{
 		test:   "TestMetricValuesAreUpstreams",

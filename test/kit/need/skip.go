@@ -10,7 +10,7 @@ import (
 // Env is the environment variable that is set under continuous integration.
 const Env = "CI"
 
-// Skip skips the test for a reason that lies in the machine. The reason is constant;
+// Skip skips the test because of something that the machine lacks. The reason is constant;
 // detail, such as an error, is shown behind it. Under continuous integration the test
 // fails instead unless the skip is listed.
 func Skip(t testing.TB, reason string, detail ...any) {
@@ -34,8 +34,8 @@ func Root(t testing.TB, reason string) {
 	}
 }
 
-// isListed reports whether a test, or one of the tests that it is a case of, may be
-// skipped for the reason.
+// isListed reports whether a test, or the test that it is a subtest of, may be skipped for
+// the reason.
 func isListed(test, reason string) bool {
 	for _, l := range listed {
 		if l.reason == reason && (test == l.test || strings.HasPrefix(test, l.test+"/")) {

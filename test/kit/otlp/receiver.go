@@ -1,5 +1,5 @@
-// Package otlp is a collector of spans for tests: OpenTelemetry's protocol over gRPC,
-// on a port of this machine.
+// Package otlp is a collector of spans for tests: it receives OTLP over gRPC on a port of
+// this machine.
 package otlp
 
 import (
@@ -33,7 +33,7 @@ type Receiver struct {
 
 	mu      sync.Mutex
 	spans   []Span
-	refuse  int64 // how many spans it says it refuses, of each request
+	refuse  int64 // how many spans of each request it reports as rejected
 	arrived chan struct{}
 }
 
@@ -55,7 +55,7 @@ func Listen(t testing.TB) *Receiver {
 	return r
 }
 
-// Refuse has the receiver say from now on that it refused n spans of each request.
+// Refuse makes the receiver report n spans of each request as rejected.
 func (r *Receiver) Refuse(n int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,13 +1,12 @@
 // Package parity ties tests to the rows of docs/parity that they prove.
 //
-// A test calls Proves with the rows whose contract it would catch being
-// broken, ProvesPart where it takes several tests to catch it, and Differs where
-// the agent does something else on purpose, by a decision. When
-// KEELSON_PARITY_DIR names a directory, each row leaves a record
-// there once the test has ended; a test that fails takes its earlier record away,
-// and one that skips leaves a record that says so. The records outlive a run,
-// because a test whose result the go command has cached does not run again and
-// still counts: nothing it depends on has changed. A record names the commit that
+// A test calls Proves with the rows whose contract, if it were broken, would make the
+// test fail. It calls ProvesPart where several tests are needed for a row, and Differs
+// where the agent does something else on purpose, by a decision. When KEELSON_PARITY_DIR
+// names a directory, a record for each row is written there once the test has ended. A
+// test that fails removes its earlier record, and one that skips writes a record of the
+// skip. The records are kept after a run, because a test whose result the go command has
+// cached does not run again and still counts: nothing it depends on has changed. A record names the commit that
 // was tested and a fingerprint of the code that the test goes through; it is void
 // once that code differs. The directory should lie outside the module, since the
 // go command does not cache tests that write inside it.

@@ -30,7 +30,7 @@ type Fingerprints struct {
 	dirs         map[string]directory
 }
 
-// directory is what a directory adds to a fingerprint.
+// directory is the part of a fingerprint that comes from one directory.
 type directory struct {
 	sum     string
 	imports []string // directories of the module, relative to its root
@@ -46,7 +46,7 @@ func NewFingerprints(root, module string) *Fingerprints {
 }
 
 // Of returns the fingerprint of the tests of one package, given by its import path.
-// It differs whenever a file differs that one of the tests could go through.
+// It changes whenever a file changes that one of the tests could use.
 func (f *Fingerprints) Of(pkg string) (string, error) {
 	rel, ok := f.relative(pkg)
 	if !ok {
@@ -91,8 +91,8 @@ func (f *Fingerprints) relative(pkg string) (string, bool) {
 }
 
 // directory hashes the files of a directory and those below its testdata. Test files
-// count for every importer: a change that they alone see voids a record too many
-// and never one too few.
+// are included for every importer: a change of a test file can void a record that is still
+// valid, but no record stays valid that should be void.
 func (f *Fingerprints) directory(rel string) (directory, error) {
 	if d, ok := f.dirs[rel]; ok {
 		return d, nil

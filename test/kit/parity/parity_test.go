@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// trial is a testing.TB whose outcome the test decides; its cleanups run when
-// the test says so.
+// trial is a testing.TB whose outcome the test decides. Its cleanups run at the end of
+// run.
 type trial struct {
 	testing.TB
 	name            string

@@ -13,10 +13,9 @@ import (
 )
 
 // Place is where the sources under root make the claim of this record: the test,
-// or the scenario. It is empty if they make it no more, because the test was
-// removed or renamed or does not name the row any longer; the record is stale
-// then. Cases of one test are one place, so that an old name of one of them does
-// not count as another part.
+// or the scenario. It is empty if the record is stale: the test was removed or renamed,
+// or does not name the row any more. Cases of one test are one place, so that an old
+// name of one of them does not count as another part.
 //
 // Where a test runs scenarios, the file that its case is named after makes the
 // claim in a line that begins with "rows:", "part:" or "differs:".
@@ -55,11 +54,11 @@ func (r Record) Place(root, module string) (string, error) {
 	return "", nil
 }
 
-// notWhole matches the claims that are not for the whole of a row.
+// notWhole matches claims of a part of a row and of a difference.
 var notWhole = regexp.MustCompile(`\b(ProvesPart|Differs)\([^)]*\)`)
 
-// claimedBy reports whether a source makes the claim. That for a whole row may
-// stand in a table; the others name it in the call.
+// claimedBy reports whether a source makes the claim. The row of a claim of a whole row may
+// be in a table; the other claims name their row in the call.
 func (r Record) claimedBy(source string) bool {
 	switch {
 	case r.Decision != "":

@@ -24,8 +24,8 @@ func Proves(t testing.TB, rows ...string) {
 }
 
 // ProvesPart states that t would fail if its part of the row's contract were
-// broken, and that n tests prove the row together. All of them say the same n;
-// the row is proven when that many different ones have passed.
+// broken, and that n tests prove the row together. All of them pass the same n;
+// the row is proven when n different tests have passed.
 func ProvesPart(t testing.TB, n int, row string) {
 	t.Helper()
 	if n < 2 {
@@ -34,9 +34,9 @@ func ProvesPart(t testing.TB, n int, row string) {
 	claim(t, Record{Row: row, Parts: n})
 }
 
-// Differs states that the agent does not do what the row says, on purpose and
-// by the decision of this number in docs/decisions, and that t would fail if
-// what the decision promises instead were broken.
+// Differs states that the agent differs from the row on purpose, by the decision of
+// this number in docs/decisions, and that t would fail if the agent did not do what the
+// decision states instead.
 func Differs(t testing.TB, row, decision string) {
 	t.Helper()
 	if _, ok := decisions.Title(decision); !ok {
@@ -45,7 +45,7 @@ func Differs(t testing.TB, row, decision string) {
 	claim(t, Record{Row: row, Decision: decision})
 }
 
-// claim leaves the record when t has ended well. It is called by what tests call.
+// claim writes the record when t has passed or skipped. The functions that tests call call it.
 func claim(t testing.TB, rec Record) {
 	t.Helper()
 	if _, ok := inventory.Lookup(rec.Row); !ok {
@@ -88,7 +88,7 @@ func callerPackage() string {
 	return packageOf(runtime.FuncForPC(pc).Name())
 }
 
-// packageOf cuts keelson/internal/pods/pod_test.TestX.func1 to
+// packageOf shortens keelson/internal/pods/pod_test.TestX.func1 to
 // keelson/internal/pods/pod.
 func packageOf(function string) string {
 	slash := strings.LastIndexByte(function, '/')

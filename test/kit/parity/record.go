@@ -25,8 +25,8 @@ type Record struct {
 
 const recordSuffix = ".proven"
 
-// name gives every (row, test) a file of its own, so that test binaries
-// running side by side never write the same one.
+// name is different for every pair of a row and a test, so that test binaries that
+// run at the same time never write the same file.
 func (r Record) name() string {
 	h := fnv.New64a()
 	h.Write([]byte(r.Package + "\x00" + r.Test))

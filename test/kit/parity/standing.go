@@ -6,19 +6,19 @@ import (
 	"strings"
 )
 
-// Standing is what the tests that passed say of one row.
+// Standing is the state of one row by the records of its tests.
 type Standing struct {
 	Proven   bool
 	Decision string   // the row differs by it, and a test shows what is done instead
-	Problem  string   // why claims that were made come to neither
+	Problem  string   // why the claims of the row show neither
 	Tests    []string // all that claim something of the row, sorted
 	Skipped  []string // tests that claim something of the row, and skipped
 	Void     []string // tests that passed before the code that they go through changed
 }
 
-// Standings sums up the records that the sources under root still bear out. A record
-// whose test went through code that has changed since is void, and one whose test
-// skipped proves nothing; both are named.
+// Standings combines the records whose claims the sources under root still make. A record
+// is void if the code that its test goes through has changed since. A record of a test that
+// skipped proves nothing. Both kinds are listed in the standing of their row.
 func Standings(records []Record, root, module string) (map[string]Standing, error) {
 	now := NewFingerprints(root, module)
 	standings := map[string]Standing{}
@@ -58,18 +58,18 @@ func Standings(records []Record, root, module string) (map[string]Standing, erro
 	return standings, nil
 }
 
-// placed is a record with the test that it is of.
+// placed is a record with the place of its claim.
 type placed struct {
 	Record
 	place string
 }
 
-// judge weighs all claims of one row. Claims that contradict each other come to
-// nothing: one of them is wrong, and which is not for this package to say.
+// judge combines all claims of one row. Claims that contradict each other prove nothing:
+// one of them is wrong, and this package cannot decide which.
 func judge(claims []placed) Standing {
 	var s Standing
 	var whole bool
-	var counts []int // that parts name
+	var counts []int // the numbers of parts that the claims name
 	var decided, parts []string
 	for _, c := range claims {
 		s.Tests = append(s.Tests, c.Package+" "+c.Test)

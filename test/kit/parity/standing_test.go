@@ -54,8 +54,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// Two cases of one test are one part, two scenarios are two, and a claim that the
-// sources do not make any more counts for nothing.
+// Two cases of one test are one part, two scenarios are two parts, and a claim that the
+// sources do not make any more is ignored.
 func TestStandings(t *testing.T) {
 	root := sources(t, map[string]string{
 		"a/a_test.go":          "package a\nimport _ \"m/b\"\nfunc TestA(t *testing.T) { parity.ProvesPart(t, 2, \"RT-01\") }\n",
@@ -85,9 +85,10 @@ func TestStandings(t *testing.T) {
 	}
 }
 
-// A record proves its row as long as nothing changes that its test goes through: its
-// package, what that imports, their test data, the versions of other modules and, for
-// tests of the whole agent, the binary. A test that skipped proves nothing. Both are named.
+// A record proves its row as long as the code that its test goes through does not change: its
+// package, the packages that it imports, their test data, the versions of other modules and, for
+// tests of the whole agent, the binary. A test that skipped proves nothing. Void records and
+// skips are listed.
 func TestStandingsOfSkippedAndVoidRecords(t *testing.T) {
 	root := sources(t, map[string]string{
 		"a/a_test.go":        "package a\nimport _ \"m/b\"\nfunc TestA(t *testing.T) { parity.Proves(t, \"RT-01\") }\n",

@@ -11,8 +11,8 @@ import (
 )
 
 // Table renders what `make parity` prints: the numbers of rows that are proven
-// and that differ, the rows of the second kind, all that are not proven by
-// subsystem and priority, those whose claims come to nothing, with the reason
+// and that differ, the rows that differ, the rows that are not proven by subsystem
+// and priority, the rows that tests claim but do not prove, with the reason
 // (contradictory, void, skipped), and one line per subsystem.
 func Table(rows []inventory.Row, standings map[string]Standing) string {
 	var differ, odd, skipped strings.Builder

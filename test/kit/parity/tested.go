@@ -64,8 +64,8 @@ func moduleRoot(dir string) (string, error) {
 	}
 }
 
-// Commit names the commit that is checked out at root, with -changed behind it if the
-// checkout differs from it. It is empty where git knows of none, as in an unpacked archive.
+// Commit names the commit that is checked out at root, with the suffix -changed if the
+// checkout differs from it. It is empty outside of a git checkout, as in an unpacked archive.
 func Commit(root string) string {
 	head, err := exec.Command("git", "-C", root, "rev-parse", "--short=12", "HEAD").Output()
 	if err != nil {

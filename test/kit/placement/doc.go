@@ -1,5 +1,5 @@
-// Package placement describes scenes in which pods ask for CPUs and memory of their
-// own on machines that do not exist: so many sockets, nodes, caches and threads. What
-// upstream's agent did in each of them is recorded (tools/placement), and ours
-// is compared with that.
+// Package placement describes scenes in which pods request exclusive CPUs and memory on
+// simulated machines, which are given by their numbers of sockets, NUMA nodes, caches and
+// threads. The assignments of upstream's agent in each scene are recorded
+// (tools/placement), and those of this agent are compared with them.
 package placement

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// On is a host whose processors and memory are the machine's; all else is the host's
-// own.
+// On returns the files of a host, with those of the CPUs, NUMA nodes and huge pages replaced by
+// the machine's.
 func (m Machine) On(host fs.FS) fs.FS { return on{m.Files(), host} }
 
 type on struct{ machine, host fs.FS }

@@ -8,22 +8,22 @@ import (
 	"k8s.io/utils/cpuset"
 )
 
-// Machine is how one is built; each number is of the part above it.
+// Machine is the hardware of a machine. Each number is a count per unit of the field above it.
 type Machine struct {
 	Sockets int
-	Nodes   int // NUMA nodes of a socket; negative: so many sockets make one node
+	Nodes   int // NUMA nodes of a socket; -n: n sockets make one node
 	Caches  int // of a node; 0 is one
 	Cores   int // of a cache
 	Threads int
-	// Adjacent numbers the threads of a core one after the other; else all first
-	// threads come before all second ones.
+	// Adjacent numbers the threads of a core one after the other. Without it, the first threads
+	// of all cores are numbered before the second ones.
 	Adjacent bool `json:",omitempty"`
 	Memory   int  `json:",omitempty"` // MiB of a node; 0 is 4096
-	// HugePages are how many of 2 MiB each node has set aside.
+	// HugePages is how many huge pages of 2 MiB each node has.
 	HugePages int `json:",omitempty"`
 }
 
-// Files is what /sys says of the machine, from its root.
+// Files are the files of /sys and /proc that describe the machine, with paths from the root.
 func (m Machine) Files() fstest.MapFS {
 	out := fstest.MapFS{}
 	put := func(file, format string, args ...any) {

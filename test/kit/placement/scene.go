@@ -24,7 +24,7 @@ type Scene struct {
 	Start string `json:",omitempty"`
 }
 
-// Config is what the agent is configured with, as its configuration file names it.
+// Config is the configuration of the agent, with the names of its configuration file.
 type Config struct {
 	CPU             string            `json:"cpuManagerPolicy,omitempty"`
 	CPUOptions      map[string]string `json:"cpuManagerPolicyOptions,omitempty"`
@@ -38,7 +38,7 @@ type Config struct {
 	Gates           map[string]bool   `json:"featureGates,omitempty"`
 }
 
-// Step adds a pod or takes one away, and tells what is then.
+// Step adds or removes a pod. The other fields are the state after that.
 type Step struct {
 	Add    *Pod   `json:",omitempty"`
 	Remove string `json:",omitempty"`
@@ -49,7 +49,7 @@ type Step struct {
 	Containers      map[string]ContainerLimits `json:",omitempty"` // of the pod that was added
 }
 
-// ContainerLimits are what the runtime got of a container.
+// ContainerLimits are the limits of a container that the runtime got.
 type ContainerLimits struct {
 	CPUs, Mems string
 	Quota      int64
@@ -63,7 +63,7 @@ type Pod struct {
 	Loose          bool `json:",omitempty"` // without limits: the pod is Burstable
 }
 
-// Container asks for CPUs and memory, and names its place among the others.
+// Container requests CPUs and memory. Its name is unique in the pod.
 type Container struct {
 	Name, CPU, Memory string
 	HugePages         string `json:",omitempty"` // of 2 MiB

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Watcher sees how files get into directories.
+// Watcher records how files get into directories.
 type Watcher struct {
 	fd   int
 	dirs map[int32]string
@@ -68,8 +68,8 @@ func (w *Watcher) changes(t testing.TB) []change {
 }
 
 // Check fails the test for each file that is there now and was written in place, or was
-// not renamed from a file of its own directory. It returns the names of all that are
-// there, but for what was put aside as unusable.
+// not renamed from a file of its own directory. It returns the names of the files. Files
+// that the agent has renamed to .bad because they are unusable are ignored.
 func (w *Watcher) Check(t testing.TB) (names []string) {
 	t.Helper()
 	changes := w.changes(t)

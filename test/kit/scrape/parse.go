@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// Families reads what an endpoint exposes as text, by the names of the metrics.
+// Families parses the text format of an endpoint. The keys are the names of the metrics.
 func Families(t testing.TB, text string) map[string]*dto.MetricFamily {
 	t.Helper()
 	parser := expfmt.NewTextParser(model.UTF8Validation)
@@ -20,8 +20,8 @@ func Families(t testing.TB, text string) map[string]*dto.MetricFamily {
 	return families
 }
 
-// Value is what a series of a counter or gauge says; series that have other values
-// of these labels, given as name, value pairs, are passed over.
+// Value is the value of the first series of a counter or gauge that has these labels, given
+// as name, value pairs.
 func Value(f *dto.MetricFamily, labels ...string) (m *dto.Metric, value float64, ok bool) {
 	for _, m := range f.GetMetric() {
 		if has(m, labels) {

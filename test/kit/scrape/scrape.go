@@ -9,15 +9,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Of returns the series that a collector shows, written name{label=value,...},
-// or just name without labels. The value of a histogram is how much it counted.
+// Of returns the series of a collector by name{label=value,...}, or by the name alone
+// without labels. The value of a histogram is the number of its observations.
 func Of(t testing.TB, c prometheus.Collector) map[string]float64 {
 	t.Helper()
 	values, _ := read(t, c)
 	return values
 }
 
-// Sums returns what the observations of each histogram add up to, by series.
+// Sums returns the sum of the observations of each histogram, by series.
 func Sums(t testing.TB, c prometheus.Collector) map[string]float64 {
 	t.Helper()
 	_, sums := read(t, c)

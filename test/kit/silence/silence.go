@@ -1,4 +1,4 @@
-// Package silence is a file system that never answers: each caller waits.
+// Package silence mounts a file system that never answers: every access to it blocks.
 package silence
 
 import (
@@ -11,8 +11,8 @@ import (
 	"keelson/test/kit/need"
 )
 
-// Mount mounts one at target. Wake ends what waits, with an error, and takes it off;
-// the end of the test does so too.
+// Mount mounts such a file system at target. wake ends the blocked accesses with an error and
+// unmounts it, as the end of the test does.
 func Mount(t testing.TB, target string) (wake func()) {
 	t.Helper()
 	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
@@ -25,7 +25,7 @@ func Mount(t testing.TB, target string) (wake func()) {
 		need.Skip(t, "this machine cannot mount FUSE", err)
 	}
 	wake = sync.OnceFunc(func() {
-		unix.Close(fd) // the kernel ends what waits for the server
+		unix.Close(fd) // the kernel ends the accesses that wait for the server
 		if err := unix.Unmount(target, unix.UMOUNT_NOFOLLOW|unix.MNT_DETACH); err != nil {
 			t.Errorf("detach %s: %v", target, err)
 		}

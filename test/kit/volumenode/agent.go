@@ -21,7 +21,7 @@ type Agent struct {
 }
 
 // NewAgent makes the volume code of an agent. The manager has the persistent volumes, and their root directory,
-// guard and log. What neither config says, but the code requires, changes nothing.
+// guard and log. Required functions that are missing in the configurations are set to functions without an effect.
 func NewAgent(p persistent.Config, m volume.Config) Agent {
 	if p.Log == nil {
 		p.Log = slog.New(slog.DiscardHandler)
@@ -55,7 +55,7 @@ func NewAgent(p persistent.Config, m volume.Config) Agent {
 	return Agent{Manager: volume.New(m), Persistent: lasting}
 }
 
-// Start has it work until stop, which returns when nothing is under way.
+// Start runs the agent until stop is called. stop returns when no operation is under way.
 func (a Agent) Start() (stop func() error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 2)

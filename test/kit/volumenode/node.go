@@ -22,31 +22,30 @@ import (
 	"keelson/test/kit/eventlog"
 )
 
-// Config says what a node has. Every field is required.
+// Config describes a node. Every field is required.
 type Config struct {
 	Root    string // the agent's directory
 	Plugins func(*mount.Guard, pod.Events) []persistent.Plugin
-	// Claims are what stands behind each claim; one that comes as a device is
-	// Block.
+	// Claims are the claims by their names.
 	Claims map[string]Claim
 	// Pods are the pods by their names, with the claims that each mounts.
 	Pods map[string][]string
 }
 
-// Claim is what stands behind one.
+// Claim is the volume of a claim; Block is set if pods get it as a block device.
 type Claim struct {
 	Source v1.PersistentVolumeSource
 	Block  bool
 }
 
-// Node is a node at work.
+// Node is a running node.
 type Node struct {
 	*volume.Manager
 	cfg  Config
 	stop func() error
 }
 
-// Start makes a node on what there is. It works until Stop.
+// Start starts a node with the state on the disk and in the mount table. It runs until Stop.
 func Start(cfg Config) *Node {
 	n := &Node{cfg: cfg}
 	guard := mount.NewGuard()
@@ -63,7 +62,7 @@ func Start(cfg Config) *Node {
 	return n
 }
 
-// Stop ends the node's work, and returns when nothing is under way.
+// Stop stops the node, and returns when no operation is under way.
 func (n *Node) Stop() { _ = n.stop() }
 
 // Pods are the node's pods, in the order of their names.
@@ -93,7 +92,7 @@ func (n *Node) Pods() []*v1.Pod {
 	return out
 }
 
-// Bring brings all pods their volumes.
+// Bring mounts the volumes of all pods.
 func (n *Node) Bring(ctx context.Context) error {
 	for _, p := range n.Pods() {
 		n.Want(p)
@@ -107,7 +106,7 @@ func (n *Node) Bring(ctx context.Context) error {
 	})
 }
 
-// Take removes them again, with the pods' directories.
+// Take unmounts the volumes of all pods and removes the pods' directories.
 func (n *Node) Take(ctx context.Context) error {
 	for _, p := range n.Pods() {
 		n.Release(pod.RefOf(p))
@@ -130,7 +129,7 @@ func (n *Node) Take(ctx context.Context) error {
 	return nil
 }
 
-// Empty waits until nothing is left of any volume.
+// Empty waits until no mount, loop device or directory of any volume is left.
 func (n *Node) Empty(ctx context.Context) error {
 	return n.until(ctx, func() error {
 		if left := Left(n.cfg.Root); len(left) > 0 {
@@ -151,8 +150,8 @@ func (n *Node) all(ctx context.Context, missing func(*v1.Pod) error) error {
 	})
 }
 
-// until waits until nothing is missing. What the last unstaging changes is reported by
-// no event; it is polled.
+// until waits until missing returns nil. It polls, because no event reports the end of the last
+// unstaging.
 func (n *Node) until(ctx context.Context, missing func() error) error {
 	return await.Poll(ctx, 2*time.Millisecond, func() (string, bool) {
 		if err := missing(); err != nil {
@@ -162,8 +161,8 @@ func (n *Node) until(ctx context.Context, missing func() error) error {
 	})
 }
 
-// Left are mounts, loop devices, and what is in directories of volumes below an
-// agent's directory.
+// Left are the mounts, the loop devices and the entries of volume directories that are left below
+// an agent's directory.
 func Left(root string) (out []string) {
 	points, err := mount.At(root)
 	if err != nil {
@@ -195,7 +194,7 @@ func Left(root string) (out []string) {
 	return out
 }
 
-// api is an API server with nothing but bound claims.
+// api is an API server that only has bound claims and their volumes.
 type api struct{ claims map[string]Claim }
 
 func (a api) Claim(_ context.Context, ns, name string) (*v1.PersistentVolumeClaim, error) {

@@ -10,8 +10,7 @@ import (
 	"github.com/kubernetes-csi/csi-test/v5/pkg/sanity"
 )
 
-// The driver that other tests rely on is one by the suite of those who made the
-// interface.
+// TestDriver: the CSI driver that other tests use conforms to the interface, by the suite of the CSI project.
 func TestDriver(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("mounting needs root")

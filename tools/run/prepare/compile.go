@@ -11,13 +11,13 @@ import (
 	"strings"
 )
 
-// compiler turns the programs' source into files.
+// compiler compiles the programs.
 type compiler struct {
 	golang, tags, ldflags, out string
-	tell                       *progress
+	progress                   *progress
 }
 
-// compile fetches modules and compiles packages, those that are missing.
+// compile fetches the modules and compiles the packages that are missing.
 func (c compiler) compile(ctx context.Context) error {
 	most, err := c.count(ctx)
 	if err != nil {
@@ -34,19 +34,18 @@ func (c compiler) compile(ctx context.Context) error {
 			return
 		}
 		done++
-		c.tell.now("compiling: %d packages of at most %d", done, most)
+		c.progress.now("compiling: %d packages of at most %d", done, most)
 	})
 	if err != nil {
 		return fmt.Errorf("compile %s: %w\n%s", strings.Join(programs, " and "), err, strings.Join(logged, "\n"))
 	}
 	if done > 0 {
-		c.tell.line("compiled %d packages into %s/kubelet and %s/run", done, c.out, c.out)
+		c.progress.line("compiled %d packages into %s/kubelet and %s/run", done, c.out, c.out)
 	}
 	return nil
 }
 
-// count says how many packages there are in the programs. The go command
-// fetches the modules for that.
+// count returns the number of packages of the programs. The go command fetches the modules for that.
 func (c compiler) count(ctx context.Context) (int, error) {
 	modules := 0
 	var logged []string
@@ -54,21 +53,20 @@ func (c compiler) count(ctx context.Context) (int, error) {
 		logged = append(logged, line)
 		if strings.HasPrefix(line, "go: downloading ") {
 			modules++
-			c.tell.now("fetching Go modules: %d so far", modules)
+			c.progress.now("fetching Go modules: %d so far", modules)
 		}
 	})
 	if err != nil {
 		return 0, fmt.Errorf("fetch Go modules: %w\n%s", err, strings.Join(logged[max(0, len(logged)-8):], "\n"))
 	}
 	if modules > 0 {
-		c.tell.line("fetched %d Go modules", modules)
+		c.progress.line("fetched %d Go modules", modules)
 	}
 	return bytes.Count(list, []byte("\n")), nil
 }
 
-// run runs the go command, hands on each line of its standard error and
-// returns its output. Flags are those of `make build`, so that everything is
-// compiled only once.
+// run runs the go command, calls line with each line of its standard error, and returns its output. The flags are those
+// of `make build`, so that everything is compiled only once.
 func (c compiler) run(ctx context.Context, args []string, line func(string)) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, c.golang, args...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -86,9 +84,9 @@ func (c compiler) run(ctx context.Context, args []string, line func(string)) ([]
 	for lines.Scan() {
 		line(lines.Text())
 	}
-	if _, err := io.Copy(io.Discard, stderr); err != nil { // what no scanner takes
+	if _, err := io.Copy(io.Discard, stderr); err != nil { // the rest, if a line was too long for the scanner
 		return nil, err
 	}
-	err = cmd.Wait() // the output is whole from here on
+	err = cmd.Wait() // the output is complete from here on
 	return out.Bytes(), err
 }

@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// compileWith runs the compiler with a script in the place of the go command,
-// and returns what it reported.
+// compileWith runs the compiler with a script in place of the go command, and returns what it reported.
 func compileWith(t *testing.T, script string) (string, error) {
 	t.Helper()
 	golang := filepath.Join(t.TempDir(), "go")
@@ -22,8 +21,8 @@ func compileWith(t *testing.T, script string) (string, error) {
 	}
 	defer out.Close()
 	p := newProgress(out, time.Now())
-	p.logged = time.Time{} // the changing line is due
-	c := compiler{golang: golang, out: "bin", tell: p}
+	p.logged = time.Time{} // the line about the current step is due
+	c := compiler{golang: golang, out: "bin", progress: p}
 	failure := c.compile(t.Context())
 	text, err := os.ReadFile(out.Name())
 	if err != nil {
@@ -32,7 +31,7 @@ func compileWith(t *testing.T, script string) (string, error) {
 	return string(text), failure
 }
 
-func TestCompileTellsHowFarItIs(t *testing.T) {
+func TestCompileProgress(t *testing.T) {
 	reported, err := compileWith(t, `
 case $1 in
 list) echo 'go: downloading example.org/a v1.0.0' >&2; printf 'a\nb\nc\n' ;;
@@ -49,8 +48,7 @@ esac`)
 	}
 }
 
-// The list of packages counts as a whole, also what comes after the go command has
-// nothing more to complain about.
+// All packages are counted, also those that are listed after the go command has closed its standard error.
 func TestCompileCountsAllPackages(t *testing.T) {
 	golang := filepath.Join(t.TempDir(), "go")
 	if err := os.WriteFile(golang, []byte("#!/bin/sh\nexec 2>&-\nsleep 0.1\nprintf 'a\\nb\\nc\\n'\n"),
@@ -62,13 +60,13 @@ func TestCompileCountsAllPackages(t *testing.T) {
 	}
 }
 
-func TestCompileSaysNothingWhenThereIsNothingToDo(t *testing.T) {
+func TestCompileUpToDate(t *testing.T) {
 	if reported, err := compileWith(t, "echo a"); err != nil || reported != "" {
 		t.Errorf("reported %q, %v", reported, err)
 	}
 }
 
-func TestCompileShowsTheCompilersWords(t *testing.T) {
+func TestCompileErrors(t *testing.T) {
 	_, err := compileWith(t,
 		`[ $1 = list ] || { printf 'a\n# example.org/b\nb.go:1: undefined: x and y\n' >&2; exit 1; }`)
 	if err == nil || !strings.Contains(err.Error(), "b.go:1: undefined: x and y") ||

@@ -1,6 +1,5 @@
-// Command prepare makes what `make run` needs, and says how far it is: it
-// compiles the kubelet and the command that runs it, and meanwhile unpacks a
-// container runtime from Debian's packages where PATH has none.
+// Command prepare makes what `make run` needs, and prints its progress: it compiles the kubelet and the command that
+// runs it, and meanwhile unpacks a container runtime from Debian's packages if PATH has none.
 //
 // It imports little, so that it is compiled within seconds itself.
 package main
@@ -19,7 +18,7 @@ import (
 	"keelson/test/parts"
 )
 
-// What is compiled, each into a file named like its folder.
+// programs are the packages that are compiled, each into a file with the name of its folder.
 var programs = []string{"./cmd/kubelet", "./tools/run"}
 
 func main() {
@@ -28,13 +27,13 @@ func main() {
 	tags := flag.String("tags", "", "build tags")
 	ldflags := flag.String("ldflags", "", "flags for the linker")
 	out := flag.String("o", "bin", "folder of the programs")
-	runtime := flag.Bool("runtime", true, "see to a container runtime")
+	runtime := flag.Bool("runtime", true, "provide a container runtime")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	p := newProgress(os.Stderr, time.Unix(*began, 0))
-	c := compiler{golang: *golang, tags: *tags, ldflags: *ldflags, out: *out, tell: p}
+	c := compiler{golang: *golang, tags: *tags, ldflags: *ldflags, out: *out, progress: p}
 	jobs := []func(context.Context) error{c.compile}
 	if *runtime {
 		if os.Geteuid() != 0 {
@@ -54,7 +53,7 @@ func main() {
 	}
 }
 
-// unpack sees to a runtime.
+// unpack provides a container runtime.
 func unpack(ctx context.Context, p *progress) error {
 	b, err := parts.New(p)
 	if err != nil {
@@ -72,7 +71,7 @@ func unpack(ctx context.Context, p *progress) error {
 	return nil
 }
 
-// together runs jobs side by side; the first failure ends the others.
+// together runs jobs concurrently. The first failure ends the others.
 func together(ctx context.Context, jobs []func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

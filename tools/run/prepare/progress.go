@@ -10,19 +10,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// progress writes lines of what was done, and below them, on a terminal, one
-// line of what is being done. Elsewhere that line is written now and then.
+// progress prints a line for each finished step. On a terminal it prints below them one line about the current step,
+// which is overwritten. Otherwise that line is printed from time to time.
 type progress struct {
 	out      *os.File
 	terminal bool
 	began    time.Time
 
 	mu     sync.Mutex // guards all below, and the order of what is written
-	open   bool       // the last line is one to be overwritten
-	logged time.Time  // when the changing line was last written
+	open   bool       // the last line will be overwritten
+	logged time.Time  // when the line about the current step was last printed
 }
 
-// How often the changing line is written.
+// How often the line about the current step is printed.
 const (
 	onTerminal = 100 * time.Millisecond
 	elsewhere  = 10 * time.Second
@@ -33,7 +33,7 @@ func newProgress(out *os.File, began time.Time) *progress {
 	return &progress{out: out, terminal: err == nil, began: began, logged: time.Now()}
 }
 
-// line says something for good.
+// line prints a line that is not overwritten.
 func (p *progress) line(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -41,7 +41,7 @@ func (p *progress) line(format string, args ...any) {
 	fmt.Fprintf(p.out, "%4.0f s  %s\n", time.Since(p.began).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// now says what is being done, unless that was printed just before.
+// now prints the current step, unless one was printed just before.
 func (p *progress) now(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -60,7 +60,7 @@ func (p *progress) now(format string, args ...any) {
 	p.open, p.logged = p.terminal, time.Now()
 }
 
-// clear takes the changing line away.
+// clear removes the line about the current step.
 func (p *progress) clear() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -74,7 +74,7 @@ func (p *progress) clearLocked() {
 	}
 }
 
-// Write takes the lines of others that tell their progress.
+// Write prints the progress of other packages.
 func (p *progress) Write(text []byte) (int, error) {
 	for l := range strings.Lines(string(text)) {
 		p.line("%s", strings.TrimRight(l, "\n"))

@@ -1,10 +1,11 @@
-// Stands between User-Mode Linux up to 6.12 and ptrace. That kernel saves and
+// A wrapper of ptrace for User-Mode Linux up to 6.12. That kernel saves and
 // restores the extended registers of its processes in a buffer of 2696 bytes,
-// which is what AVX-512 takes. The host gives it as much of them as it asks for,
-// but takes back nothing less than all: where the processor has more, AMX for
-// one, every process of the guest would end at its first instruction (EFAULT,
-// "ptrace set fp regs failed"). So the rest, which no program of the guest
-// uses, is read from the process and written back as it is.
+// the size of the registers with AVX-512. The host reads as many bytes of them
+// as requested, but writes them only if all are given. If the processor has
+// more registers, such as those of AMX, every process of the guest would end at
+// its first instruction (EFAULT, "ptrace set fp regs failed"). So the rest,
+// which no program of the guest uses, is read from the process and written back
+// unchanged.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

@@ -38,8 +38,8 @@ func (h Handlers) RecursiveReadOnly(p *v1.Pod) bool {
 	return handler.RecursiveReadOnlyMounts
 }
 
-// ShownRecursive is RecursiveReadOnly for statuses. Before the runtime has reported it, it is what the last status of
-// the pod shows.
+// ShownRecursive is RecursiveReadOnly for statuses. Until the runtime has reported it, the result is what the stored
+// status of the pod shows.
 func (h Handlers) ShownRecursive(p *v1.Pod) bool {
 	select {
 	case <-h.Node.RuntimeAnswered():
@@ -49,7 +49,7 @@ func (h Handlers) ShownRecursive(p *v1.Pod) bool {
 	}
 }
 
-// UserNamespace is the user namespace of a pod with hostUsers: false.
+// UserNamespace returns the user namespace of a pod with hostUsers: false.
 func (h Handlers) UserNamespace(p *v1.Pod) (*runtimeapi.UserNamespace, error) {
 	name, err := h.Classes.Handler(p)
 	if err != nil {

@@ -32,7 +32,7 @@ type node struct {
 func (n node) RuntimeAnswered() <-chan struct{} { return n.reported }
 func (n node) Runtime() cri.Status              { return cri.Status{Handlers: n.handlers} }
 
-// classes are RuntimeClasses whose handlers have their names.
+// classes are RuntimeClasses whose handlers have the names of the classes.
 func classes(t *testing.T, names ...string) *watch.RuntimeClasses {
 	t.Helper()
 	events := apiwatch.NewFakeWithChanSize(len(names)+1, false)
@@ -159,7 +159,7 @@ func TestUserNamespace(t *testing.T) {
 	})
 }
 
-// begins compares whole messages, unless what is wanted ends where a cause would follow.
+// begins compares whole messages, or only the beginning if want ends with a space, after which a cause follows.
 func begins(err error, want string) bool {
 	text := pod.TextOf(err)
 	if want[len(want)-1] == ' ' {

@@ -37,7 +37,7 @@ type Judge struct {
 	Log        *slog.Logger
 }
 
-// Admit admits a pod, or says why not.
+// Admit admits a pod, or returns why not.
 func (j Judge) Admit(p *v1.Pod, others []*v1.Pod, admitted bool) *pod.Rejection {
 	return j.admitOn(j.Node.Node(), p, others, admitted)
 }
@@ -52,7 +52,7 @@ func (j Judge) admitOn(node *v1.Node, p *v1.Pod, others []*v1.Pod, admitted bool
 }
 
 func (j Judge) input(node *v1.Node, p *v1.Pod, others []*v1.Pod) admission.Input {
-	shown := *node // the API server may not know this agent's features yet
+	shown := *node // the Node object may not have this agent's features yet
 	shown.Status.DeclaredFeatures = j.Node.Declared()
 	return admission.Input{
 		Pod:         p,
@@ -64,8 +64,8 @@ func (j Judge) input(node *v1.Node, p *v1.Pod, others []*v1.Pod) admission.Input
 	}
 }
 
-// allocatable is what pods can have, with the devices that are healthy now, which the Node shows later, and with the
-// extended resources of which the Node shows none, unless a device plugin offers them: no pod can have these.
+// allocatable is what pods can have. It includes the devices that are healthy now, which the Node shows later. Extended
+// resources that the Node shows as zero and no device plugin offers are zero: no pod can have them.
 func (j Judge) allocatable(shown v1.ResourceList) v1.ResourceList {
 	out := j.Node.Allocatable()
 	_, healthy, _ := j.Devices.Capacity()
@@ -78,8 +78,8 @@ func (j Judge) allocatable(shown v1.ResourceList) v1.ResourceList {
 	return out
 }
 
-// SecondLook reads the Node: its labels may have changed a moment ago, and the scheduler may know that earlier than
-// the watch here.
+// SecondLook reads the Node: its labels may have just changed, and the scheduler may have seen that before this agent's
+// watch.
 func (j Judge) SecondLook(ctx context.Context, r *pod.Rejection) allocation.Judge {
 	if r.Reason != admission.ReasonNodeAffinity || j.GetNode == nil {
 		return nil
@@ -94,7 +94,7 @@ func (j Judge) SecondLook(ctx context.Context, r *pod.Rejection) allocation.Judg
 	}
 }
 
-// MakeRoom names the pods to be preempted so that a critical pod can run.
+// MakeRoom returns the pods to be preempted so that a critical pod can run.
 func (j Judge) MakeRoom(p *v1.Pod, others []*v1.Pod, r *pod.Rejection) ([]*v1.Pod, error) {
 	if !strings.HasPrefix(r.Reason, admission.ReasonOutOf) {
 		return nil, nil

@@ -12,7 +12,7 @@ import (
 	"keelson/internal/resources/topology"
 )
 
-// Occupancy finds the pods that use the node, or are to.
+// Occupancy finds the pods that use the node's resources, or will use them.
 type Occupancy struct {
 	Desired  *desired.Store
 	Observed *observed.Cache
@@ -27,8 +27,8 @@ func (o Occupancy) occupies(uid types.UID) bool {
 	return known || o.RunningWithoutSource(uid)
 }
 
-// RunningWithoutSource reports whether a pod that no source has delivered takes up the node. Once all sources have
-// synced it is an orphan, and takes up the node only while it runs.
+// RunningWithoutSource reports whether a pod that no source has delivered uses the node's resources. Once all sources
+// have synced it is an orphan, and uses them only while it runs.
 func (o Occupancy) RunningWithoutSource(uid types.UID) bool {
 	if _, _, known := o.Desired.Get(uid); known {
 		return false
@@ -40,7 +40,7 @@ func (o Occupancy) RunningWithoutSource(uid types.UID) bool {
 	return !read || have.Live()
 }
 
-// runs reports whether the runtime holds anything of the pod, or that could not be read yet.
+// runs reports whether the runtime holds anything of the pod. It is true if that could not be read yet.
 func (o Occupancy) runs(uid types.UID) bool {
 	have, read := o.Observed.Get(uid)
 	return !read || !have.Empty()
@@ -64,7 +64,7 @@ func (o Occupancy) Arrivals(skip func(types.UID) bool) []allocation.Arrival {
 	return out
 }
 
-// TakeOver allocates resources to a pod that runs already. One that has ended or is to end needs nothing new.
+// TakeOver allocates resources to a pod that runs already. A pod that has ended or is being deleted needs nothing new.
 func (o Occupancy) TakeOver(p *v1.Pod) {
 	if have, read := o.Observed.Get(p.UID); read && have.Live() && admission.Admissible(p) {
 		o.Topology.Adopt(p)
@@ -88,7 +88,7 @@ func (o Occupancy) Present(account []*v1.Pod) []*v1.Pod {
 	}
 	for _, uid := range o.Desired.UIDs() {
 		p, _, known := o.Desired.Get(uid)
-		// A pod that could not be read yet may have arrived during the shutdown. It is looked at when it was read.
+		// A pod that could not be read yet may have arrived during the shutdown. It is counted once it has been read.
 		seen, read := o.Observed.Get(uid)
 		if known && !have[uid] && (pod.IsStatic(p) || !pod.IsTerminal(p)) && read && !seen.Empty() {
 			pods = append(pods, p)

@@ -14,7 +14,7 @@ import (
 	"keelson/internal/pods/podsync"
 )
 
-// Pruner releases what it holds for pods that are not known.
+// Pruner releases what it holds for pods that no worker has.
 type Pruner interface {
 	Prune(knows func(types.UID) bool)
 }
@@ -29,12 +29,12 @@ type Config struct {
 	Pruners []Pruner
 	// OnSettled is called when all pods of earlier agents are known.
 	OnSettled func()
-	// RemoveDeadLinks removes symlinks to logs that are gone; live finds those that are not.
+	// RemoveDeadLinks removes symlinks to logs that are gone; live reports the logs of containers that have not ended.
 	RemoveDeadLinks func(live func(log string) bool) error
 	Log             *slog.Logger
 }
 
-// Finder finds what pods of earlier agents left on the node, and has workers release it.
+// Finder finds what pods of earlier agents left on the node, so that workers release it.
 type Finder struct{ cfg Config }
 
 // New makes a Finder.
@@ -42,8 +42,8 @@ func New(cfg Config) *Finder { return &Finder{cfg} }
 
 // Run adopts orphans once, when it is known which pods there are.
 func (f *Finder) Run(ctx context.Context) error {
-	// Workers do nothing before the runtime was listed, and end nothing before all sources have synced: each of the two
-	// concerns every pod.
+	// Workers do nothing before the runtime was listed, and terminate no pod before all sources have synced. So all pods
+	// are woken after each of the two.
 	for _, ready := range []<-chan struct{}{f.cfg.Observed.Synced(), f.cfg.Desired.ReadyC()} {
 		select {
 		case <-ctx.Done():
@@ -78,7 +78,7 @@ func (f *Finder) find(knows func(types.UID) bool) []types.UID {
 	return all
 }
 
-// liveLogs finds the logs of containers that have not ended.
+// liveLogs reports the logs of containers that have not ended.
 func liveLogs(o *observed.Cache) func(log string) bool {
 	live := map[string]bool{}
 	for _, uid := range o.UIDs() {

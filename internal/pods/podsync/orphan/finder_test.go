@@ -22,7 +22,7 @@ import (
 	"keelson/test/kit/fakecri"
 )
 
-// source has no pods, and says so when it is run.
+// source delivers an empty list of pods when it is run.
 type source struct{}
 
 func (source) Name() pod.Source { return pod.SourceAPI }
@@ -134,8 +134,8 @@ func (n *node) container(name string) (id string) {
 	return c.ContainerId
 }
 
-// Nothing is taken for an orphan before the runtime was listed and all sources have synced. What fails then keeps the
-// rest from nothing, and all is done once.
+// Nothing is taken for an orphan before the runtime was listed and all sources have synced. A failure of one step does
+// not affect the others, and each is done once.
 func TestFinder(t *testing.T) {
 	for _, listedFirst := range []bool{true, false} {
 		onNode(t, func(n *node, finder *Finder) {
@@ -179,7 +179,7 @@ func TestFinder(t *testing.T) {
 }
 
 // An agent that ends before it knows the node's pods removes nothing.
-func TestFinderOfAnAgentThatEnds(t *testing.T) {
+func TestCancelledFinderRemovesNothing(t *testing.T) {
 	onNode(t, func(n *node, finder *Finder) {
 		ctx, cancel := context.WithCancel(n.t.Context())
 		ended := make(chan error, 1)
@@ -192,7 +192,7 @@ func TestFinderOfAnAgentThatEnds(t *testing.T) {
 	})
 }
 
-// Pods are found by all their traces, also by those of which the list is not whole.
+// Pods are found by all their traces, also if a list of traces is incomplete.
 func TestFind(t *testing.T) {
 	onNode(t, func(_ *node, finder *Finder) {
 		got := finder.find(func(types.UID) bool { return false })

@@ -37,9 +37,9 @@ func TestDirectoriesOfAPod(t *testing.T) {
 	}
 }
 
-// An agent that dies while it removes what is left of a pod leaves what the next one
-// finds it by.
-func TestWhatIsLeftOfAPodIsFoundAgain(t *testing.T) {
+// An agent that dies while it removes what is left of a pod leaves the directory by which the next agent finds the
+// rest.
+func TestInterruptedRemovalIsFoundAgain(t *testing.T) {
 	parity.ProvesPart(t, 3, "RT-32")
 	d := Dirs{Root: t.TempDir(), LogRoot: t.TempDir(), Links: t.TempDir()}
 	logs := filepath.Join(d.LogRoot, "ns_web_some-uid", "main")
@@ -74,8 +74,7 @@ func TestWhatIsLeftOfAPodIsFoundAgain(t *testing.T) {
 	}
 }
 
-// Only what is named like the log directory of a pod, and of an unknown one, is
-// taken for what is left of one.
+// Only directories with the name of a pod's log directory, of an unknown pod, count as traces of a pod.
 func TestLogsOfUnknownPods(t *testing.T) {
 	d := Dirs{LogRoot: filepath.Join(t.TempDir(), "logs")}
 	knows := func(uid types.UID) bool { return uid == "known" }
@@ -95,7 +94,7 @@ func TestLogsOfUnknownPods(t *testing.T) {
 	}
 }
 
-func TestRestartsUnderWayAreRemembered(t *testing.T) {
+func TestRestartsAreRecorded(t *testing.T) {
 	d := Dirs{Root: t.TempDir()}
 	if err := d.Make("some-uid"); err != nil {
 		t.Fatal(err)

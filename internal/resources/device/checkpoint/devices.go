@@ -7,8 +7,8 @@ import (
 	"keelson/internal/host/checkpoint"
 )
 
-// The checksum contains the names of the types, that of their package included, as they print. So these names and
-// the name of this package are upstream's, and so are the names and the order of the fields.
+// The checksum covers the Go names of the types, including the name of this package. So all these names, and the names
+// and the order of the fields, are the same as upstream's.
 type (
 	// checkpointData is the data of the checkpoint.
 	checkpointData struct {
@@ -32,8 +32,7 @@ type devicesFile struct {
 	Checksum uint64
 }
 
-// EncodeDevices makes the text of the checkpoint from the allocated devices and from the IDs of all devices of each
-// resource.
+// EncodeDevices encodes the checkpoint: the allocated devices, and the IDs of all devices of each resource.
 func EncodeDevices(held []PodDevicesEntry, there map[string][]string) ([]byte, error) {
 	f := devicesFile{Data: checkpointData{held, there}}
 	f.Checksum = checkpoint.Sum(f.Data)
@@ -44,7 +43,7 @@ func EncodeDevices(held []PodDevicesEntry, there map[string][]string) ([]byte, e
 	return b, nil
 }
 
-// DecodeDevices reads the text of the checkpoint.
+// DecodeDevices decodes the checkpoint.
 func DecodeDevices(content []byte) (held []PodDevicesEntry, there map[string][]string, err error) {
 	var f devicesFile
 	if err := json.Unmarshal(content, &f); err != nil {

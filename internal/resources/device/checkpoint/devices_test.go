@@ -10,8 +10,8 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// TestDeviceCheckpointMatchesUpstream reads what upstream's agent was seen to write, and
-// writes it again, byte for byte.
+// TestDeviceCheckpointMatchesUpstream decodes checkpoints that upstream's agent has written, and encodes them again to
+// the same bytes.
 func TestDeviceCheckpointMatchesUpstream(t *testing.T) {
 	parity.ProvesPart(t, 2, "RES-51")
 	for name, want := range map[string]int{"devices.json": 4, "devices-none.json": 0} {

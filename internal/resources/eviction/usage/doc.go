@@ -1,2 +1,3 @@
-// Package usage finds what stats and eviction measure: the pods in the runtime, and their volumes. It has no state.
+// Package usage collects the input of stats and eviction: the pods in the runtime, and the usage of their volumes. It
+// has no state.
 package usage

@@ -9,7 +9,7 @@ import (
 	"keelson/internal/storage/volume"
 )
 
-// Volumes are what the pod's volumes were last seen to hold.
+// Volumes returns the last measurements of the pod's volumes.
 func Volumes(v *volume.Manager, uid types.UID) []stats.Volume {
 	have := v.Stats(uid)
 	out := make([]stats.Volume, len(have))
@@ -33,7 +33,7 @@ func Volumes(v *volume.Manager, uid types.UID) []stats.Volume {
 	return out
 }
 
-// Pods are the pods of which the runtime holds anything.
+// Pods returns the pods that the runtime has, with their specification if a source has them.
 func Pods(d *desired.Store, o *observed.Cache) []stats.Pod {
 	var out []stats.Pod
 	for _, uid := range o.UIDs() {
@@ -47,7 +47,7 @@ func Pods(d *desired.Store, o *observed.Cache) []stats.Pod {
 	return out
 }
 
-// LocalVolumes are the volumes of a pod that use the node's disk.
+// LocalVolumes returns, for each volume of a pod, whether it uses the node's disk.
 func LocalVolumes(v *volume.Manager, uid types.UID) map[string]bool {
 	out := map[string]bool{}
 	for _, f := range v.Stats(uid) {

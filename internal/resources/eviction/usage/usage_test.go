@@ -33,7 +33,7 @@ func (s source) Run(ctx context.Context, to desired.Sink) error {
 	return nil
 }
 
-// Measured are the pods that the runtime has, also those that no source has any more, and no others.
+// Pods returns the pods that the runtime has, including those that no source has any more, and no others.
 func TestPods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := slog.New(slog.DiscardHandler)
@@ -101,7 +101,7 @@ func TestPods(t *testing.T) {
 	})
 }
 
-// Of a pod that the volume manager does not know there are no figures.
+// A pod that the volume manager does not know has no measurements.
 func TestVolumesOfAnUnknownPod(t *testing.T) {
 	m := volume.New(volume.Config{RootDir: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
 	if got := Volumes(m, "u"); len(got) > 0 {

@@ -47,7 +47,7 @@ func (r Reader) Containers(ctx context.Context) ([]Container, error) {
 		}
 		resources := resp.GetStatus().GetResources().GetLinux()
 		if resources == nil {
-			return nil, fmt.Errorf("read container %s: the runtime does not tell its resources", c.GetId())
+			return nil, fmt.Errorf("read container %s: the runtime does not report its resources", c.GetId())
 		}
 		out = append(out, Container{UID: uid, Name: c.GetLabels()[pod.LabelContainerName], Resources: resources})
 	}

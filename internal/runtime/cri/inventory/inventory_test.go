@@ -93,7 +93,7 @@ func (n *node) container(sandbox string, cfg *runtimeapi.PodSandboxConfig, name,
 	return made.GetContainerId()
 }
 
-func TestContainersAreThoseThatRun(t *testing.T) {
+func TestRunningContainersAreListed(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
 		box, cfg := n.sandbox("u1", 0)
 		n.container(box, cfg, "main", "2-3", true)
@@ -119,8 +119,8 @@ func TestContainersAreThoseThatRun(t *testing.T) {
 	})
 }
 
-// TestContainersOfARuntimeThatFails: an incomplete list would free CPUs that containers use.
-func TestContainersOfARuntimeThatFails(t *testing.T) {
+// TestFailingRuntimeReturnsError: an incomplete list would free CPUs that containers use.
+func TestFailingRuntimeReturnsError(t *testing.T) {
 	for _, method := range []string{"ListContainers", "ContainerStatus"} {
 		onNode(t, func(t *testing.T, n *node) {
 			box, cfg := n.sandbox("u1", 0)

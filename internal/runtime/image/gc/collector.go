@@ -26,8 +26,7 @@ type runtime interface {
 	ImageFsInfo(context.Context, *runtimeapi.ImageFsInfoRequest) (*runtimeapi.ImageFsInfoResponse, error)
 }
 
-// Config holds what a Collector is built from. Fields are required unless their
-// comment says otherwise.
+// Config holds what a Collector is built from. Fields are required unless their comment says otherwise.
 type Config struct {
 	Runtime runtime
 	// Filesystem returns the usage of the file system that contains a path.
@@ -39,9 +38,9 @@ type Config struct {
 	After <-chan struct{}
 	// OnPass, if not nil, is called after each pass with the images that remain.
 	OnPass func(images []*runtimeapi.Image, at time.Time)
-	// High and Low are percentages of the capacity. Above High, images are removed until usage is
-	// at Low. MaxAge, unless zero, is how long an image may be unused. MinAge is how long an image
-	// stays in any case.
+	// High and Low are percentages of the capacity. When usage reaches High, images are removed
+	// until it is at Low. MaxAge, unless zero, is how long an image may be unused. MinAge is how
+	// long an image stays in any case.
 	High, Low      int
 	MinAge, MaxAge time.Duration
 	Events         pod.Events

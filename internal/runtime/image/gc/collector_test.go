@@ -69,7 +69,7 @@ func (f *fakeNode) ImageFsInfo(
 			{FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: "/images"}},
 		},
 		ContainerFilesystems: []*runtimeapi.FilesystemUsage{
-			{FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: "/containers"}}, // is not what removing images empties
+			{FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: "/containers"}}, // removing images frees nothing here
 		},
 	}, nil
 }
@@ -356,7 +356,7 @@ func TestImageMaximumAge(t *testing.T) {
 	})
 }
 
-func TestFailedRemovalOfOldImageDoesNotBlockSpaceCollection(t *testing.T) {
+func TestFailedRemovalDoesNotBlockSpaceCollection(t *testing.T) {
 	overTime(t, func(f *fakeNode, c *Config) {
 		c.MaxAge = time.Hour
 		f.add("old", 100)

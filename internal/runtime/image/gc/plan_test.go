@@ -134,11 +134,11 @@ func TestExcess(t *testing.T) {
 	}
 }
 
-func TestSettled(t *testing.T) {
+func TestOldEnough(t *testing.T) {
 	parity.ProvesPart(t, 2, "RT-38")
 	for age, want := range map[time.Duration]bool{0: false, time.Minute: false, 2 * time.Minute: true} {
 		if got := oldEnough(record{detected: t0}, 2*time.Minute, t0.Add(age)); got != want {
-			t.Errorf("settled after %v = %v", age, got)
+			t.Errorf("oldEnough after %v = %v", age, got)
 		}
 	}
 	if !oldEnough(record{}, 2*time.Minute, t0) {

@@ -28,8 +28,7 @@ type tokens interface {
 	Token(ctx context.Context, p *v1.Pod, audiences []string, seconds *int64) (value string, renewAt time.Time, err error)
 }
 
-// Config holds what Plugins are built from. Fields are required unless their
-// comment says otherwise.
+// Config holds what Plugins are built from. Fields are required unless their comment says otherwise.
 type Config struct {
 	Path   string // of the configuration, a file or a directory
 	BinDir string // directory of the plugins

@@ -218,7 +218,7 @@ func TestMustPull(t *testing.T) {
 		b := newBench(t, v1beta1.NeverVerifyPreloadedImages)
 		b.pull(t, name, ref, secret("1", "p"))
 		if !b.MustPull(name, ref, func() ([]image.Credential, error) { return nil, errors.New("broken secret") }) {
-			t.Error("an image is given away")
+			t.Error("the image is used although credentials cannot be read")
 		}
 	})
 	t.Run("a match is good by itself from then on", func(t *testing.T) {
@@ -325,7 +325,7 @@ func TestIntentsOfEarlierAgent(t *testing.T) {
 		t.Errorf("intents: %v, want that of the image which may still come", got)
 	}
 	if !b.MustPull("a@sha256:"+strings.Repeat("0", 64), "sha256:a", holding()) {
-		t.Error("the image is given away under another name")
+		t.Error("the image is used under another name without a pull")
 	}
 }
 
@@ -422,7 +422,8 @@ func FuzzFiles(f *testing.F) {
 	})
 }
 
-// What a later agent reads is renamed into place, also when it replaces an earlier record.
+// TestRecordsAreRenamedIntoPlace: files are written under a temporary name and renamed, also if they replace earlier
+// ones.
 func TestRecordsAreRenamedIntoPlace(t *testing.T) {
 	parity.ProvesPart(t, 5, "RT-57")
 	root := t.TempDir()

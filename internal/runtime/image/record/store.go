@@ -21,8 +21,7 @@ import (
 	"keelson/internal/runtime/image"
 )
 
-// Config holds what a Store is built from. Fields are required unless their
-// comment says otherwise.
+// Config holds what a Store is built from. Fields are required unless their comment says otherwise.
 type Config struct {
 	Root   string // the root directory
 	Policy Policy

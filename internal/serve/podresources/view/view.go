@@ -27,7 +27,7 @@ type View struct {
 	Log       *slog.Logger
 }
 
-// All are the pods that a source has.
+// All returns the pods of all sources.
 func (v View) All() (pods []*v1.Pod) {
 	for _, d := range v.Desired.All() {
 		pods = append(pods, d.Spec)
@@ -35,7 +35,7 @@ func (v View) All() (pods []*v1.Pod) {
 	return pods
 }
 
-// Pod finds a pod that has not ended.
+// Pod returns a pod of a source that is not terminal.
 func (v View) Pod(namespace, name string) (*v1.Pod, bool) {
 	d, ok := v.Desired.ByName(namespace, name)
 	if !ok || pod.IsTerminal(d.Spec) {
@@ -44,7 +44,7 @@ func (v View) Pod(namespace, name string) (*v1.Pod, bool) {
 	return d.Spec, true
 }
 
-// Container is what a container has of its own.
+// Container returns what is allocated exclusively to a container.
 func (v View) Container(uid types.UID, container string) podresources.Resources {
 	given := podresources.Resources{
 		Devices: shownDevices(v.Devices.Devices(uid, container)),
@@ -59,7 +59,7 @@ func (v View) Container(uid types.UID, container string) podresources.Resources 
 	return given
 }
 
-// claims is what the container has of its pod's claims; nothing before they are prepared.
+// claims returns the container's devices from its pod's claims; none before the claims are prepared.
 func (v View) claims(p *v1.Pod, container string) (out []podresources.Claim) {
 	_, c, ok := pod.Find(p, container)
 	if !ok {
@@ -86,7 +86,7 @@ func (v View) claims(p *v1.Pod, container string) (out []podresources.Claim) {
 	return out
 }
 
-// Node is what containers can be allocated.
+// Node returns what is allocatable to containers.
 func (v View) Node() podresources.Resources {
 	given := podresources.Resources{
 		Devices: shownDevices(v.Devices.Allocatable()),

@@ -29,15 +29,15 @@ import (
 	"keelson/test/kit/scrape"
 )
 
-// fakeReviews answers after a while, fails as often as configured, and counts. Token
-// good belongs to jane; jane may get and no other may do anything.
+// fakeReviews responds after a delay, fails as often as configured, and counts calls. Token good belongs to jane. She
+// may get, and there are no other rights.
 type fakeReviews struct {
 	takes time.Duration
 
 	mu     sync.Mutex
 	fail   []error
 	asked  int
-	denied bool // jane lost her right
+	denied bool // jane no longer has the right
 }
 
 func (f *fakeReviews) answer() error {
@@ -149,7 +149,7 @@ func TestAccessReviewCache(t *testing.T) {
 		check("get", true, 3)
 		time.Sleep(time.Second)
 		check("get", false, 4)
-		// Everything about the user is part of the question.
+		// All fields of the user are part of the cache key.
 		for i, u := range []authnv1.UserInfo{{
 			Username: "jane",
 			UID:      "1",
@@ -172,7 +172,7 @@ func TestConcurrentReviews(t *testing.T) {
 		for i := range 100 {
 			wg.Go(func() {
 				r := bearer("good")
-				if i == 0 { // the first to ask leaves; the others still get their answer
+				if i == 0 { // the first client gives up; the others still get the result
 					ctx, cancel := context.WithTimeout(r.Context(), time.Millisecond)
 					defer cancel()
 					if _, err := a.Authenticate(r.WithContext(ctx)); !errors.Is(err, context.DeadlineExceeded) {
@@ -266,7 +266,7 @@ func TestRetries(t *testing.T) {
 					t.Errorf("err %v, asked %d, took %v; want ok=%v, %d, %v to %v",
 						err, f.asked, took, c.ok, c.asked, c.atLeast, c.noLonger)
 				}
-				if f.fail = nil; !c.ok { // errors are not remembered
+				if f.fail = nil; !c.ok { // errors are not cached
 					if _, err := a.Authenticate(bearer("good")); err != nil {
 						t.Errorf("after the outage: %v", err)
 					}
@@ -276,8 +276,7 @@ func TestRetries(t *testing.T) {
 	}
 }
 
-// A flood of bad tokens neither grows the memory without bound nor makes good
-// tokens be reviewed again.
+// A flood of invalid tokens neither exceeds the size limit of the cache nor evicts valid tokens.
 func TestReviewCacheIsBounded(t *testing.T) {
 	f := &fakeReviews{}
 	a := newTokens(t, f)
@@ -459,7 +458,7 @@ func TestClientCertificateAuthentication(t *testing.T) {
 	if _, err := NewAuthenticator(AuthenticatorConfig{}); err == nil {
 		t.Error("a server without clients was accepted")
 	}
-	// No authorities yet must not mean those of the system.
+	// While there are no CAs, those of the system must not be used.
 	a, err := NewAuthenticator(AuthenticatorConfig{ClientCAs: func() *x509.CertPool { return nil }})
 	if err != nil {
 		t.Fatal(err)

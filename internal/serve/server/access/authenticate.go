@@ -178,7 +178,7 @@ func (a *Authenticator) byToken(ctx context.Context, token string) (*authnv1.Use
 		case got.Status.Authenticated:
 			return &got.Status.User, true, nil
 		case got.Status.Error != "":
-			// Not cached, because the API server may answer otherwise the next time.
+			// Not cached, because the API server may answer differently the next time.
 			return nil, false, fmt.Errorf("review token: %s", got.Status.Error)
 		}
 		return nil, false, nil

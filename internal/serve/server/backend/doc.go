@@ -1,6 +1,6 @@
-// Package backend answers the server's questions about pods from the parts that own the facts: specifications from
-// desired, containers from observed, statuses from status, explanations from the pods' workers. Logs are read from
-// files; exec, attach and port-forward are prepared by the container runtime.
+// Package backend implements the server's interfaces with the parts that own the data: specifications from desired,
+// containers from observed, statuses from status, explanations from the pods' workers. Logs are read from files; exec,
+// attach and port-forward are prepared by the container runtime.
 //
-// Its types hold no state of their own.
+// Its types have no state of their own.
 package backend

@@ -17,17 +17,16 @@ import (
 	"keelson/internal/pods/status"
 )
 
-// patience is how long a pod's worker is waited for. A worker that is busy for longer is itself what is to be
-// explained.
+// patience is how long a pod's worker is waited for. If a worker is busy for longer, the explanation shows that.
 const patience = 2 * time.Second
 
 // worker explains one pod; see podsync.
 type worker interface {
-	// Explain is false if the pod has no worker.
+	// Explain returns false if the pod has no worker.
 	Explain(ctx context.Context, uid types.UID) (explain.Pod, bool)
 }
 
-// Explainer says why pods are as they are.
+// Explainer explains the state of pods.
 type Explainer struct {
 	Node     string
 	Desired  *desired.Store
@@ -37,7 +36,7 @@ type Explainer struct {
 	Log      *slog.Logger
 }
 
-// Pod explains a pod that a source has, or that the runtime still has.
+// Pod explains a pod that is desired, or that the runtime still has.
 func (e Explainer) Pod(ctx context.Context, namespace, name string) (explain.Pod, bool) {
 	uid, ok := e.find(namespace, name)
 	if !ok {
@@ -45,9 +44,9 @@ func (e Explainer) Pod(ctx context.Context, namespace, name string) (explain.Pod
 	}
 	p, ok := e.explain(ctx, uid)
 	if !ok {
-		// A source has it and no worker was made yet.
+		// The pod is desired, but has no worker yet.
 		now := time.Now()
-		p = explain.Pod{UID: string(uid), At: now, Waits: []explain.Wait{{For: "the agent to take it up"}}}
+		p = explain.Pod{UID: string(uid), At: now, Waits: []explain.Wait{{For: "its worker to start"}}}
 		explain.Judge(&p)
 	}
 	p.Namespace, p.Name = namespace, name
@@ -80,7 +79,8 @@ func (e Explainer) explain(ctx context.Context, uid types.UID) (explain.Pod, boo
 	return p, true
 }
 
-// List explains every pod in one line. The workers are asked side by side: one that does not answer holds up no other.
+// List explains every pod in one line. The workers are called concurrently, so that one that does not respond does not
+// delay the others.
 func (e Explainer) List(ctx context.Context) explain.List {
 	list := explain.List{Node: e.Node, At: time.Now(), Pods: []explain.Line{}}
 	uids := map[types.UID][2]string{}
@@ -106,7 +106,7 @@ func (e Explainer) List(ctx context.Context) explain.List {
 			if err != nil {
 				p.State, p.Verdict = explain.Waiting, "cannot be explained: "+err.Error()
 			} else if !ok {
-				p.State, p.Verdict = explain.Waiting, "waiting for the agent to take it up"
+				p.State, p.Verdict = explain.Waiting, "waiting for its worker to start"
 			}
 			mu.Lock()
 			defer mu.Unlock()

@@ -36,7 +36,7 @@ func named(uid types.UID, name string) *v1.Pod {
 	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid, Name: name, Namespace: "ns"}}
 }
 
-// workers explain pods, each in its own way.
+// workers are fake workers by pod.
 type workers map[types.UID]func(context.Context) (explain.Pod, bool)
 
 func (w workers) Explain(ctx context.Context, uid types.UID) (explain.Pod, bool) {
@@ -46,7 +46,7 @@ func (w workers) Explain(ctx context.Context, uid types.UID) (explain.Pod, bool)
 	return explain.Pod{}, false
 }
 
-// explained runs f with an Explainer of pods that a source has, on a runtime without pods.
+// explained runs f with an Explainer for the pods of a source, and a runtime without pods.
 func explained(t *testing.T, source pods, w workers, f func(t *testing.T, e Explainer)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -110,7 +110,7 @@ func TestExplainedPod(t *testing.T) {
 	})
 }
 
-// TestExplainedList has a worker that does not answer and one that panics: the others are explained all the same.
+// TestExplainedList has a worker that does not answer and one that panics: the others are explained nonetheless.
 func TestExplainedList(t *testing.T) {
 	source := pods{named("u1", "web"), named("u2", "new"), named("u3", "stuck"), named("u4", "broken")}
 	w := workers{
@@ -134,7 +134,7 @@ func TestExplainedList(t *testing.T) {
 		}
 		want := []string{
 			"broken: cannot be explained: internal error, the stack is in the agent's log: out of order",
-			"new: waiting for the agent to take it up",
+			"new: waiting for its worker to start",
 			"stuck: busy",
 			"web: waiting for its image",
 		}

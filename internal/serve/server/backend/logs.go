@@ -17,17 +17,18 @@ import (
 // Logs reads the logs of containers.
 type Logs struct {
 	Root     string // the directory of the pods' logs
+	Runtime  string // prefix of container IDs, such as containerd
 	Observed *observed.Cache
 }
 
 // ReadLogs writes the log of one container instance of the pod; see package server.
 func (l Logs) ReadLogs(
-	ctx context.Context, p *v1.Pod, name, id string, opts *v1.PodLogOptions, stdout, stderr io.Writer,
+	ctx context.Context, p *v1.Pod, _, id string, opts *v1.PodLogOptions, stdout, stderr io.Writer,
 ) error {
 	have, _ := l.Observed.Get(p.UID)
 	c, ok := have.ByID(id)
 	if !ok {
-		return fmt.Errorf("container %s (%s) is not there any more", name, id)
+		return fmt.Errorf("unable to retrieve container logs for %s://%s", l.Runtime, id)
 	}
 	o := logs.Options{
 		Root:       l.Root,

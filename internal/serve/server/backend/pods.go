@@ -56,7 +56,8 @@ func (v Pods) withStatus(p *v1.Pod) *v1.Pod {
 	return &shown
 }
 
-// Running lists what the runtime runs, whether a source has the pod or not.
+// Running returns a function that lists the pods that run in the runtime, including those without a source, with their
+// running containers.
 func Running(cache *observed.Cache) func(context.Context) ([]*v1.Pod, error) {
 	return func(context.Context) ([]*v1.Pod, error) {
 		var list []*v1.Pod

@@ -17,14 +17,14 @@ import (
 	"keelson/internal/serve/server"
 )
 
-// Streams has the runtime prepare exec, attach and port-forward, and checkpoint containers.
+// Streams prepares exec, attach and port-forward in the runtime, and checkpoints containers.
 type Streams struct {
 	Runtime      *cri.Client
 	Observed     *observed.Cache
 	Checkpointer *container.Checkpointer // nil: no checkpoints
 }
 
-// running is the running instance of a container of the pod.
+// running returns the ID of the running instance of a container of the pod.
 func (s Streams) running(p *v1.Pod, name string) (string, error) {
 	have, _ := s.Observed.Get(p.UID)
 	if c, ok := have.Latest(name); ok && c.State == pod.StateRunning {

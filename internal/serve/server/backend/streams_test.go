@@ -20,8 +20,8 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// What cannot be streamed is refused in upstream's words.
-func TestWhatCannotBeStreamed(t *testing.T) {
+// Errors of streams and logs have upstream's texts.
+func TestStreamErrors(t *testing.T) {
 	parity.ProvesPart(t, 4, "SRV-24")
 	synctest.Test(t, func(t *testing.T) {
 		runtime := fakecri.New(fakecri.Options{OnExec: func(e fakecri.Exec) (fakecri.ExecResult, bool) {
@@ -78,18 +78,20 @@ func TestWhatCannotBeStreamed(t *testing.T) {
 		s, out := Streams{Runtime: client, Observed: cache}, server.StreamOptions{Stdout: true}
 		web := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "ns", UID: "u"}}
 		gone := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "gone", Namespace: "ns", UID: "v"}}
-		var errs [5]error
+		var errs [6]error
 		_, errs[0] = s.Exec(t.Context(), web, "other", []string{"ls"}, out)
 		_, errs[1] = s.Attach(t.Context(), web, "other", out)
 		_, errs[2] = s.PortForward(t.Context(), gone, nil)
 		_, errs[3] = s.Run(t.Context(), web, "other", []string{"ls"})
 		_, errs[4] = s.Run(t.Context(), web, "main", []string{"sick", "-l"})
+		errs[5] = Logs{Runtime: "containerd", Observed: cache}.ReadLogs(t.Context(), web, "main", "removed", nil, nil, nil)
 		for i, want := range []string{
 			`container not found ("other")`,
 			`container other not found in pod web_ns`,
 			`pod not found ("gone_ns")`,
 			`container not found ("other")`,
 			`command 'sick -l' exited with 3: why`,
+			`unable to retrieve container logs for containerd://removed`,
 		} {
 			if errs[i] == nil || errs[i].Error() != want {
 				t.Errorf("error %d is %v, want %s", i, errs[i], want)

@@ -147,7 +147,7 @@ func TestReload(t *testing.T) {
 	if pool.ClientCAs().Equal(firstPool) {
 		t.Error("the new authorities do not count")
 	}
-	// Bad content leaves the last good one, and is logged once.
+	// With invalid content the last valid one stays in use, and the error is logged once.
 	for _, bad := range []func() error{
 		func() error { return os.WriteFile(crt, []byte("nonsense"), 0o600) },
 		func() error { return os.Remove(crt) },
@@ -176,7 +176,7 @@ func TestReload(t *testing.T) {
 	}
 }
 
-// A certificate that is made is renamed into place, also when it replaces an expired one.
+// A generated certificate is renamed into place, also when it replaces an expired one.
 func TestSelfSignedIsRenamedIntoPlace(t *testing.T) {
 	parity.ProvesPart(t, 5, "RT-57")
 	dir := filepath.Join(t.TempDir(), "pki")

@@ -1,4 +1,5 @@
-// Package loghealth finds out whether the log takes lines. An agent whose log blocks stops part by part.
+// Package loghealth checks whether log lines are written. If writing blocks, each part of the agent blocks at its next
+// log line.
 //
 // [Log] counts the lines that are being written, under one lock.
 package loghealth

@@ -11,23 +11,24 @@ import (
 // patience is how long a line of the log may take to be written.
 const patience = 2 * time.Minute
 
-// Log knows how the writing of a log goes.
+// Log is the health of a log.
 type Log struct {
 	now func() time.Time
 
 	mu      sync.Mutex
 	pending int       // lines that are being written
-	moved   time.Time // when the last line was done, or the first of those pending begun
+	moved   time.Time // when the last line was written, or when the first pending one began
 	failed  error     // of the last line
 }
 
-// Watch makes a logger that writes where log does, and the Log that knows how that goes.
+// Watch returns a logger that writes with the handler of log, and the Log that shows its health.
 func Watch(log *slog.Logger) (*slog.Logger, *Log) {
 	w := &Log{now: time.Now}
 	return slog.New(watchedHandler{log.Handler(), w}), w
 }
 
-// Healthy fails while the log takes no lines, or the last line was not written.
+// Healthy returns an error if lines are pending and none was written for longer than patience, or if writing the last
+// line failed.
 func (w *Log) Healthy() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

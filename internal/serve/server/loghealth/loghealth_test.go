@@ -13,7 +13,7 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// pipe is a log's end that may be full, or closed.
+// pipe is the output of a log, which may be full or closed.
 type pipe struct {
 	bytes.Buffer
 	full chan struct{} // writes wait until it is closed; nil: there is room
@@ -30,12 +30,12 @@ func (p *pipe) Write(b []byte) (int, error) {
 	return p.Buffer.Write(b)
 }
 
-func TestALogThatTakesNoLineIsNotHealthy(t *testing.T) {
+func TestBlockedLogIsNotHealthy(t *testing.T) {
 	parity.ProvesPart(t, 6, "SRV-13")
 	synctest.Test(t, func(t *testing.T) {
 		p := &pipe{}
 		log, w := Watch(slog.New(slog.NewTextHandler(p, nil)))
-		time.Sleep(time.Hour) // nothing to say is no fault
+		time.Sleep(time.Hour) // a log without lines is healthy
 		if err := w.Healthy(); err != nil {
 			t.Errorf("a quiet log: %v", err)
 		}

@@ -348,7 +348,7 @@ func TestHungFileSystem(t *testing.T) {
 		VolumeMounts: []v1.VolumeMount{{Name: "e", MountPath: "/x", SubPath: "stuck/deeper"}},
 	}
 	if _, err := n.Mounts(ctx, p, c, nil); err == nil ||
-		!strings.Contains(err.Error(), "no answer from the file system for ") {
+		!strings.Contains(err.Error(), "file system did not respond for ") {
 		t.Errorf("Mounts = %v, want the reason when its time is over", err)
 	}
 	// Other pods are started and deleted meanwhile.

@@ -24,8 +24,8 @@ type filesKind struct {
 	serves func(*v1.Volume) bool
 	inputs func(*v1.Volume) volume.Inputs
 	// collect returns the files, and when they need a refresh.
-	collect func(ctx context.Context, p *v1.Pod, v *v1.Volume) (map[string]file, time.Time, error)
-	secrets []Forgetter // to forget the pod's objects when it is gone
+	collect    func(ctx context.Context, p *v1.Pod, v *v1.Volume) (map[string]file, time.Time, error)
+	forgetters []Forgetter // drop the pod's objects when the pod is gone
 }
 
 func (k filesKind) Plugin() string           { return k.plugin }
@@ -52,7 +52,7 @@ func (k filesKind) Release(ctx context.Context, p volume.Place) error {
 
 // Gone unregisters the pod's objects, even if the volume was never prepared.
 func (k filesKind) Gone(uid types.UID) {
-	for _, s := range k.secrets {
+	for _, s := range k.forgetters {
 		s.Forget(uid)
 	}
 }

@@ -17,8 +17,8 @@ import (
 	"keelson/internal/storage/volume"
 )
 
-// Config holds what the kinds are built from. Fields are required unless
-// they say otherwise.
+// Config holds what the kinds are built from. Fields are required unless their comment says
+// otherwise.
 type Config struct {
 	Objects Objects
 	Tokens  Tokens
@@ -162,7 +162,7 @@ func release(ctx context.Context, g *mount.Guard, p volume.Place, wrapped bool) 
 	})
 }
 
-var errNotServed = errors.New("is not served by this node agent")
+var errNotServed = errors.New("is not supported by this node")
 
 // image is an image volume, which the runtime mounts.
 type image struct{ cfg Config }

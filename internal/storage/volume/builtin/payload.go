@@ -168,11 +168,11 @@ func downwardKind(cfg Config) filesKind {
 
 func projectedKind(cfg Config) filesKind {
 	return filesKind{
-		cfg:     cfg,
-		plugin:  "kubernetes.io/projected",
-		memory:  true,
-		secrets: cfg.forgetters(),
-		serves:  func(v *v1.Volume) bool { return v.Projected != nil },
+		cfg:        cfg,
+		plugin:     "kubernetes.io/projected",
+		memory:     true,
+		forgetters: cfg.forgetters(),
+		serves:     func(v *v1.Volume) bool { return v.Projected != nil },
 		inputs: func(v *v1.Volume) volume.Inputs {
 			var in volume.Inputs
 			for _, s := range v.Projected.Sources {

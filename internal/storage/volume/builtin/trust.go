@@ -118,8 +118,8 @@ func anchorsOf(bundles []*certv1beta1.ClusterTrustBundle) ([]byte, error) {
 
 // Certificates issues keys and certificates for pods.
 type Certificates interface {
-	// Certificate returns a key, its certificate chain, and when to ask again. An error with the
-	// method Waiting is not a failure.
+	// Certificate returns a key, its certificate chain, and when to call it again. An error with
+	// the method Waiting is not a failure.
 	Certificate(
 		ctx context.Context, p *v1.Pod, volume string, source int, want *v1.PodCertificateProjection,
 	) (key, chain []byte, renewAt time.Time, err error)
@@ -160,8 +160,8 @@ func privateFile(p *v1.Pod, data []byte, mode *int32) file {
 	return f
 }
 
-// awaited returns the error of a volume whose sources could not all be read. It is a Waiting if all
-// of them are.
+// awaited returns a [volume.Waiting] if there are errors and each of them has the method Waiting.
+// Otherwise it returns nil.
 func awaited(errs []error) error {
 	var waits *volume.Waiting
 	for _, err := range errs {

@@ -324,7 +324,7 @@ func TestMissingObjects(t *testing.T) {
 					},
 				},
 			},
-			`MountVolume.SetUp failed for volume "ctb" : projected source clusterTrustBundle is not served by this node agent`,
+			`MountVolume.SetUp failed for volume "ctb" : projected source clusterTrustBundle is not supported by this node`,
 		},
 	} {
 		bad := podWith(types.UID("bad-"+tc.v.Name), tc.v)

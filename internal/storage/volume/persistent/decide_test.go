@@ -186,7 +186,7 @@ func TestReadWriteOncePodOfVolume(t *testing.T) {
 		{Spec{Inline: &v1.Volume{}}, false},
 	} {
 		if got := isReadWriteOncePod(c.s); got != c.want {
-			t.Errorf("onePodOnly(%+v) = %v", c.s, got)
+			t.Errorf("isReadWriteOncePod(%+v) = %v", c.s, got)
 		}
 	}
 }

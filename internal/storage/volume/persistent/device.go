@@ -16,8 +16,8 @@ import (
 //	    └──────────────────────┘   └──────────────────────┘
 //	          Unstage succeeds           it disappears
 //
-// A device that an earlier agent left is maybeStaged. It is staged again before it is used, as one whose staging or
-// unstaging has ended without a clear result.
+// A device that an earlier agent left is maybeStaged. It is staged again before it is used, and so
+// is a device whose staging or unstaging ended with an unknown outcome.
 type staging int
 
 const (

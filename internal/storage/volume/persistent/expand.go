@@ -126,8 +126,8 @@ func (v *Volumes) expandAtMount(ctx context.Context, plugin Plugin, d *device, r
 	return nil
 }
 
-// expandInUse expands a published volume if it has expanded since this node last expanded it. It
-// returns the operation if one was tried.
+// expandInUse expands a published volume whose PersistentVolume is larger than its size on this
+// node. It returns the operation if one was tried.
 func (v *Volumes) expandInUse(ctx context.Context, plugin Plugin, d *device, r Request) (volume.Operation, error) {
 	e, ok := plugin.(Expander)
 	if !ok || r.Claim == nil || r.ReadOnly {
@@ -161,8 +161,8 @@ func (v *Volumes) initSize(d *device, size resource.Quantity) {
 	}
 }
 
-// grow expands the volume if it is this node's turn. What is skipped without an error is retried
-// when the claim is read again.
+// grow expands the volume if the status of the claim permits it. An expansion that is skipped
+// without an error is retried when the claim is read again.
 func (v *Volumes) grow(ctx context.Context, e Expander, d *device, r Request, want resource.Quantity) error {
 	if !recoverable(r.Claim) {
 		return v.growWithoutRecovery(ctx, e, d, r, want)

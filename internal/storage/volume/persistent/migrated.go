@@ -24,7 +24,7 @@ func migrated(s Spec) (Spec, error) {
 	}
 	pv, err := translator.TranslateInTreePVToCSI(klog.Background(), s.PV)
 	if err != nil {
-		return s, fmt.Errorf("understand volume %s as one of a CSI driver: %w", s.PV.Name, err)
+		return s, fmt.Errorf("translate volume %s to CSI: %w", s.PV.Name, err)
 	}
 	s.PV, s.Migrated = pv, true
 	return s, nil
@@ -46,14 +46,14 @@ func (k migratedKind) Prepare(ctx context.Context, r volume.Request) (volume.Rea
 	pv, err := translator.TranslateInTreeInlineVolumeToCSI(klog.Background(), r.Volume, r.Pod.Namespace)
 	if err != nil {
 		return volume.Ready{}, &volume.Unresolved{
-			Err: fmt.Errorf("understand volume %s as one of a CSI driver: %w", r.Volume.Name, err),
+			Err: fmt.Errorf("translate volume %s to CSI: %w", r.Volume.Name, err),
 		}
 	}
 	// The name contains user input and becomes a directory name.
 	name := strings.ReplaceAll(pv.Name, "/", "~")
 	if name == "" || name == "." || name == ".." {
 		return volume.Ready{}, &volume.Unresolved{
-			Err: fmt.Errorf("understand volume %s as one of a CSI driver: name %q is not one", r.Volume.Name, name),
+			Err: fmt.Errorf("translate volume %s to CSI: name %q is invalid", r.Volume.Name, name),
 		}
 	}
 	return k.v.byPlugin(ctx, r.Pod, Spec{Name: name, PV: pv, Migrated: true})

@@ -189,8 +189,8 @@ func groupOf(pv *v1.PersistentVolume) *int64 {
 }
 
 // hold records that the pod is about to use the volume, which is in use from now on, and returns
-// the label to mount it with. It fails if others hold it with another label. The device is nil for
-// a volume that pods do not share.
+// the label to mount it with. It fails if other pods hold it with another label. The device is nil
+// for a volume that pods do not share.
 func (v *Volumes) hold(plugin Plugin, h hold, dev Device, w labelRequest) (*device, string, error) {
 	v.mu.Lock()
 	if dev.ID == "" {
@@ -241,7 +241,7 @@ func (v *Volumes) awaitAttach(d *device, h hold) (string, time.Time, *volume.Wai
 }
 
 // attachFailure returns an error if the volume can never be attached, nil if it may still be. To
-// save API requests, the API server is asked after attachCheckDelay only.
+// save API requests, the attachment is read after attachCheckDelay only.
 func (v *Volumes) attachFailure(ctx context.Context, plugin Plugin, s Spec, waited time.Duration) error {
 	a, ok := plugin.(Attachable)
 	if !ok || waited < attachCheckDelay {

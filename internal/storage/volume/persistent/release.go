@@ -110,7 +110,7 @@ func (v *Volumes) endUnstageLocked(d *device, r reconcile.Result) reconcile.Next
 		return reconcile.Next{}
 	case r.Err != nil:
 		return reconcile.Next{
-			Retry: !r.Again, // a driver has registered: the back-off begins anew
+			Retry: !r.Again, // a driver has registered: the back-off starts again
 			Then: func() {
 				v.cfg.Log.Warn("failed to unstage volume", "volumeName", d.dev.ID, "retryAfter", r.Pause, "err", r.Err)
 			},

@@ -38,7 +38,7 @@ func TestUnreadableRecordEvent(t *testing.T) {
 		}
 	}
 	if want := []string{
-		"node Warning StateFileUnusable Volumes stay in use until this can be read and the agent is started anew: read " +
+		"node Warning StateFileUnusable Volumes stay in use until this can be read and the agent is restarted: read " +
 			pluginName + ": read record /x: unexpected end",
 	}; !slices.Equal(events.Lines(), want) {
 		t.Errorf("events %q, want %q", events.Lines(), want)

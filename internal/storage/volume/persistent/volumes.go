@@ -203,7 +203,7 @@ func (v *Volumes) readDisk() {
 			"err",
 			err)
 		v.cfg.Events.Node(v1.EventTypeWarning, checkpoint.EventUnusable,
-			fmt.Sprintf("Volumes stay in use until this can be read and the agent is started anew: read %s: %v", what,
+			fmt.Sprintf("Volumes stay in use until this can be read and the agent is restarted: read %s: %v", what,
 				err))
 	}
 	v.mu.Lock()

@@ -32,13 +32,13 @@ import (
 	"k8s.io/utils/cpuset"
 )
 
-// settings are a command line; the files it names are on the disk.
+// settings is a command line. The files that it names are on the disk.
 type settings struct {
 	Args []string `json:"args"`
 }
 
-// ask goes upstream's way from the command line to the configuration that it
-// starts with. certs is where a certificate may be made.
+// ask returns the configuration with which upstream starts for the command line. certs is a folder for the certificate
+// that upstream may make.
 func (s settings) ask(certs string) (a answer) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -72,7 +72,7 @@ func (s settings) ask(certs string) (a answer) {
 	return a
 }
 
-// load takes the steps of upstream's command up to where it builds anything.
+// load does the steps of upstream's command that read and validate the configuration.
 func load(args []string) (*options.KubeletFlags, *kubeletconfig.KubeletConfiguration, string, error) {
 	ctx := context.Background()
 	set := pflag.NewFlagSet("kubelet", pflag.ContinueOnError)
@@ -123,7 +123,7 @@ func load(args []string) (*options.KubeletFlags, *kubeletconfig.KubeletConfigura
 	if len(errs) > 0 {
 		return nil, nil, "validation", errs.ToAggregate()
 	}
-	// Whether the node's cgroups are of version 1 is the node's matter.
+	// These checks depend on the cgroup version of the node, so they are left out.
 	failCgroupV1, singleProcess := config.FailCgroupV1, config.SingleProcessOOMKill
 	config.FailCgroupV1, config.SingleProcessOOMKill = false, nil
 	err = validation.ValidateKubeletConfiguration(config, utilfeature.DefaultFeatureGate)
@@ -131,8 +131,8 @@ func load(args []string) (*options.KubeletFlags, *kubeletconfig.KubeletConfigura
 	return flags, config, "validation", err
 }
 
-// serving has upstream choose its certificate. One that it makes itself is made in
-// certs, and declared to be where it would be.
+// serving runs upstream's choice of the serving certificate. If upstream makes one, it makes it in certs, but the
+// configuration gets the path in the configured directory.
 func serving(f *options.KubeletFlags, c *kubeletconfig.KubeletConfiguration, certs string) error {
 	elsewhere := *f
 	elsewhere.CertDirectory = certs
@@ -145,8 +145,7 @@ func serving(f *options.KubeletFlags, c *kubeletconfig.KubeletConfiguration, cer
 	return err
 }
 
-// start makes the checks of upstream that come after the validation and need
-// nothing of the node.
+// start does those checks of upstream after the validation that do not depend on the node.
 func start(f *options.KubeletFlags, c *kubeletconfig.KubeletConfiguration) error {
 	if err := utilfeature.DefaultMutableFeatureGate.SetFromMap(c.FeatureGates); err != nil {
 		return err
@@ -165,11 +164,11 @@ func start(f *options.KubeletFlags, c *kubeletconfig.KubeletConfiguration) error
 		}
 	}
 	auth := *c
-	auth.Authentication.X509.ClientCAFile = "" // whether it is there is the node's matter
+	auth.Authentication.X509.ClientCAFile = "" // whether the file exists depends on the node
 	if _, _, err := app.BuildAuth(types.NodeName(name), client, auth); err != nil {
 		return err
 	}
-	// The maps are those of the configuration that is shown.
+	// The configuration that is shown shares these maps, so the changes are visible there.
 	if cpus, err := cpuset.Parse(c.ReservedSystemCPUs); err == nil && cpus.Size() > 0 {
 		delete(c.KubeReserved, "cpu")
 		if c.SystemReserved == nil {
@@ -241,7 +240,7 @@ func start(f *options.KubeletFlags, c *kubeletconfig.KubeletConfiguration) error
 	return err
 }
 
-// configz is what upstream shows of its configuration. It has its maps in common with it.
+// configz returns the configuration in the form that upstream shows. It shares its maps with c.
 func configz(c *kubeletconfig.KubeletConfiguration) (*kubeletconfigv1beta1.KubeletConfiguration, error) {
 	scheme, _, err := kubeletscheme.NewSchemeAndCodecs()
 	if err != nil {
@@ -255,7 +254,7 @@ func configz(c *kubeletconfig.KubeletConfiguration) (*kubeletconfigv1beta1.Kubel
 	return versioned, nil
 }
 
-// native are the settings that no field mirrors, by the names of their flags.
+// native returns the settings that have a flag and no field in the configuration, by the names of the flags.
 func native(f *options.KubeletFlags) map[string]any {
 	return map[string]any{
 		"kubeconfig":                               f.KubeConfig,

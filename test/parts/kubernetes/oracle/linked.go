@@ -10,8 +10,8 @@ import (
 	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
 )
 
-// Functions of upstream that it keeps to itself. The file linked.s is there so
-// that they may be declared without a body.
+// Functions that upstream does not export. They can be declared without a body because the package has the file
+// linked.s.
 
 //go:linkname tryDecodeSinglePod k8s.io/kubernetes/pkg/kubelet/config.tryDecodeSinglePod
 func tryDecodeSinglePod(log klog.Logger, data []byte, defaults func(klog.Logger, *api.Pod) error) (bool, *v1.Pod, error)

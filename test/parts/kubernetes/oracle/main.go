@@ -1,8 +1,7 @@
-// Command oracle says what upstream's kubelet makes of manifests, configuration
-// files and flags, by calling upstream's own functions. It reads questions from
-// standard input and writes an answer to each, in order, as lines of JSON.
+// Command oracle prints how upstream's kubelet interprets manifests, configuration files and flags. It calls upstream's
+// own functions. It reads questions from standard input and writes an answer to each, in order, as lines of JSON.
 //
-// An input that upstream answers by ending its process ends this one too.
+// If upstream ends its process for an input, this process ends too.
 package main
 
 import (
@@ -26,18 +25,18 @@ type question struct {
 	Config   *settings `json:"config,omitempty"`
 }
 
-// answer is what upstream makes of it.
+// answer is upstream's result for a question.
 type answer struct {
 	// Refused is upstream's error; empty when it accepts the input.
 	Refused string `json:"refused,omitempty"`
-	// Stage is where the configuration was refused: flags, files, validation, start.
+	// Stage is the step that rejected the configuration: flags, files, validation, start or exit.
 	Stage string `json:"stage,omitempty"`
 
-	Pods    []json.RawMessage `json:"pods,omitempty"`    // of a manifest
+	Pods    []json.RawMessage `json:"pods,omitempty"`    // the pods of a manifest
 	Mirrors []json.RawMessage `json:"mirrors,omitempty"` // as they are sent to the API server
 
 	Kubelet json.RawMessage `json:"kubelet,omitempty"` // the configuration as /configz shows it
-	Flags   map[string]any  `json:"flags,omitempty"`   // what exists on the command line only
+	Flags   map[string]any  `json:"flags,omitempty"`   // settings that exist only on the command line
 	Gates   map[string]bool `json:"gates,omitempty"`
 }
 
@@ -49,8 +48,8 @@ func main() {
 		fmt.Println(version.Get().GitVersion)
 		return
 	}
-	// A UID made of a manifest with a time has the zone in it, as far as it is
-	// known. A kubelet knows it, since it writes logs.
+	// The UID of a static pod is a hash of its manifest. If the manifest has a time, the time zone is a part of the
+	// hash once this process has loaded it. A kubelet has loaded it, because it writes logs. This line loads it here.
 	_ = time.Now().Local().String()
 	klog.LogToStderr(false)
 	klog.SetOutput(io.Discard)
@@ -60,7 +59,7 @@ func main() {
 	}
 }
 
-// serve answers each question with the feature gates as they are before any flag.
+// serve answers each question. Before each one it resets the feature gates to their defaults.
 func serve(in io.Reader, out io.Writer, certs string) error {
 	gates := utilfeature.DefaultMutableFeatureGate.DeepCopy()
 	d := json.NewDecoder(in)

@@ -22,7 +22,7 @@ import (
 // manifest is the text of a static pod's manifest on a node.
 type manifest struct {
 	Text []byte `json:"text"`
-	File string `json:"file,omitempty"` // its path; empty for one that a URL answered with
+	File string `json:"file,omitempty"` // its path; empty if the manifest comes from a URL
 	URL  string `json:"url,omitempty"`
 	Node string `json:"node"`
 
@@ -30,7 +30,7 @@ type manifest struct {
 }
 
 func (m *manifest) ask() answer {
-	// As the kubelet does before it reads any manifest.
+	// The kubelet does this too before it reads manifests.
 	capabilities.Initialize(capabilities.Capabilities{AllowPrivileged: true})
 	if err := utilfeature.DefaultMutableFeatureGate.SetFromMap(m.Gates); err != nil {
 		return answer{Refused: err.Error()}
@@ -78,7 +78,7 @@ func (m *manifest) accepted(pods ...*v1.Pod) answer {
 	return a
 }
 
-// mirror is the request by which upstream creates the mirror pod of p.
+// mirror returns the request with which upstream creates the mirror pod of p.
 func (m *manifest) mirror(p *v1.Pod) ([]byte, error) {
 	server := new(recorder)
 	client, err := kubernetes.NewForConfig(&rest.Config{
@@ -94,14 +94,14 @@ func (m *manifest) mirror(p *v1.Pod) ([]byte, error) {
 	return bytes.TrimSpace(server.body), err
 }
 
-// nodes has every node that is asked for.
+// nodes is a lister that returns a node for every name.
 type nodes struct{}
 
 func (nodes) Get(name string) (*v1.Node, error) {
 	return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "node-uid"}}, nil
 }
 
-// recorder is an API server that creates whatever it is sent, and keeps it.
+// recorder is an API server that accepts every object and records the request.
 type recorder struct{ body []byte }
 
 func (r *recorder) RoundTrip(req *http.Request) (*http.Response, error) {

@@ -78,7 +78,7 @@ func (t *Drivers) nodeInfo(ctx context.Context, d *driver) (NodeInfo, error) {
 		return NodeInfo{}, fmt.Errorf("error during CSI NodeGetInfo() call: %w", err)
 	}
 	if got.NodeId == "" {
-		return NodeInfo{}, fmt.Errorf("error during CSI NodeGetInfo() call: driver %s gives the node no name", d.name)
+		return NodeInfo{}, fmt.Errorf("error during CSI NodeGetInfo() call: driver %s returned an empty node ID", d.name)
 	}
 	info := NodeInfo{Driver: d.name, NodeID: got.NodeId, Max: got.MaxVolumesPerNode}
 	if got.AccessibleTopology != nil {

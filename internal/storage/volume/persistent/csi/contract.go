@@ -16,7 +16,7 @@ const PluginName = "kubernetes.io/csi"
 // callLimit bounds one call to a driver.
 const callLimit = 2 * time.Minute
 
-// Mode of directories below the plugin's.
+// dirMode is the mode of directories below the plugin's.
 const dirMode = 0o750
 
 // Names below the plugin's directory.

@@ -65,7 +65,7 @@ func NewDrivers(manager nodeInfoManager, observe Observer, log *slog.Logger) *Dr
 	return &Drivers{manager: manager, observe: observe, log: log, byName: map[string]*driver{}}
 }
 
-// Validate checks a driver that wants to register.
+// Validate checks a driver before its registration.
 func (t *Drivers) Validate(name, endpoint string, versions []string) error {
 	_, err := t.checkVersions(name, versions)
 	return err
@@ -143,8 +143,8 @@ func (t *Drivers) Register(ctx context.Context, name, endpoint string, versions 
 	t.mu.Lock()
 	d.before = nil
 	t.mu.Unlock()
-	t.tellChanged()
-	t.tellCame(name)
+	t.notifyChanged()
+	t.notifyRegistered(name)
 	t.log.Info("registered CSI driver", "driver", name, "endpoint", endpoint, "version", highest)
 	return nil
 }
@@ -170,7 +170,7 @@ func (t *Drivers) OnChange(f func()) {
 	t.onChange = f
 }
 
-func (t *Drivers) tellChanged() {
+func (t *Drivers) notifyChanged() {
 	t.mu.Lock()
 	f := t.onChange
 	t.mu.Unlock()
@@ -186,7 +186,7 @@ func (t *Drivers) OnRegister(f func(name string)) {
 	t.onRegister = f
 }
 
-func (t *Drivers) tellCame(name string) {
+func (t *Drivers) notifyRegistered(name string) {
 	t.mu.Lock()
 	f := t.onRegister
 	t.mu.Unlock()
@@ -217,7 +217,7 @@ func (t *Drivers) Deregister(ctx context.Context, name, endpoint string) error {
 	}
 	delete(t.byName, name)
 	t.mu.Unlock()
-	t.tellChanged()
+	t.notifyChanged()
 	t.log.Info("deregistered CSI driver", "driver", name, "endpoint", endpoint)
 	if t.manager == nil {
 		return nil

@@ -485,14 +485,14 @@ func TestContainersWithDifferentLabels(t *testing.T) {
 	n.idle()
 }
 
-// The next agent uses the recorded labels: published volumes keep theirs, whatever the
-// specification says by now, and other pods are still refused.
+// The next agent uses the recorded labels: published volumes keep their labels even if the
+// specification has changed, and pods that need other labels are still refused.
 func TestLabelsAfterRestart(t *testing.T) {
 	parity.ProvesPart(t, 7, "VOL-20")
 	parity.ProvesPart(t, 2, "VOL-60")
 	for name, forget := range map[string]bool{
-		"the volume's record tells":                    false,
-		"only the pod's does, as upstream writes them": true,
+		"recorded in the volume":                     false,
+		"recorded in the pod only, as upstream does": true,
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newLabelNode(t, true)
@@ -555,8 +555,8 @@ func TestRestageWithAnotherLabel(t *testing.T) {
 	n.idle()
 }
 
-// The next agent knows the label of a staged volume without pods. A pod without a label gets it
-// after it was unstaged.
+// The next agent reads the label of a staged volume without pods from its record. A pod without a
+// label gets the volume after it was unstaged.
 func TestStagedLabelOfEarlierAgent(t *testing.T) {
 	n := newLabelNode(t, true)
 	n.volumeOf("data", withMode(v1.ReadWriteOnce))
@@ -579,7 +579,7 @@ func TestStagedLabelOfEarlierAgent(t *testing.T) {
 	n.idle()
 }
 
-// Without SELinux no volume is mounted with a label, whatever the records say.
+// Without SELinux no volume is mounted with a label, even if a record has one.
 func TestRecordedLabelsWithoutSELinux(t *testing.T) {
 	n := newLabelNode(t, true)
 	n.volumeOf("data", withMode(v1.ReadWriteOnce))
@@ -595,7 +595,7 @@ func TestRecordedLabelsWithoutSELinux(t *testing.T) {
 	n.idle()
 }
 
-// An unusable record is restored with the label in force.
+// An unusable record is restored with the current label of the volume.
 func TestLabelOfRestoredRecord(t *testing.T) {
 	n := newLabelNode(t, true)
 	n.volumeOf("data", withMode(v1.ReadWriteOnce))

@@ -261,7 +261,7 @@ func TestMigratedVolumeNamesAreEscaped(t *testing.T) {
 		}
 		p.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "v", MountPath: "/v"}}
 		n.Want(p)
-		n.until("a refusal", func() bool { return n.events.Has(`name "` + name + `" is not one`) })
+		n.until("a refusal", func() bool { return n.events.Has(`name "` + name + `" is invalid`) })
 		n.release(p)
 	}
 }

@@ -65,7 +65,8 @@ func NewNodeInfoManager(
 	}
 }
 
-// Run ensures that the CSINode exists, and returns.
+// Run waits until the node is registered and then creates or updates the CSINode, with retries
+// until it succeeds. It returns when ctx ends.
 func (s *NodeInfoManager) Run(ctx context.Context) error {
 	select {
 	case <-ctx.Done():

@@ -176,6 +176,6 @@ func (p *Plugin) replace(dir string, why error, r record) error {
 		return err
 	}
 	p.cfg.Sharing.Events.Node(v1.EventTypeWarning, checkpoint.EventUnusable,
-		fmt.Sprintf("%v; it is kept as %s, and made anew for volume %q of driver %s", why, aside, r.Handle, r.Driver))
+		fmt.Sprintf("%v; it is kept as %s, and restored for volume %q of driver %s", why, aside, r.Handle, r.Driver))
 	return nil
 }

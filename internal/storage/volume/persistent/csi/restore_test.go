@@ -101,7 +101,7 @@ func TestRestoreUnusableRecords(t *testing.T) {
 	}
 }
 
-// A volume that cannot be identified stays in use. A pod that wants it restores its record.
+// A volume that cannot be identified stays in use. A pod that uses it restores its record.
 func TestUnidentifiableRecord(t *testing.T) {
 	n := newTestNode(t, nil)
 	id := v1.UniqueVolumeName(n.volumeOf("disk",

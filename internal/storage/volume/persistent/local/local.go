@@ -202,7 +202,7 @@ func (p *Plugin) share(ctx context.Context, r persistent.Request, source string,
 		return nil
 	}
 	if !first {
-		return p.cfg.Guard.Do(ctx, source, "look at local volume", func() error {
+		return p.cfg.Guard.Do(ctx, source, "check fsGroup", func() error {
 			var st unix.Stat_t
 			if err := unix.Stat(source, &st); err != nil {
 				return fmt.Errorf("failed to check fsGroup for %s (%w)", source, &os.PathError{

@@ -287,7 +287,7 @@ func TestReadOnlyAndOptions(t *testing.T) {
 	n.Want(bad)
 	n.until("the option is refused", func() bool {
 		return n.events.Has(`MountVolume.SetUp failed for volume "pv2" : bind ` + dir +
-			`: option "data=journal" cannot be had`)
+			`: option "data=journal" is not supported for bind mounts`)
 	})
 	n.volume("pv3", filepath.Join(dir, "none"), nil)
 	missing := podWith("c", "pv3", nil)

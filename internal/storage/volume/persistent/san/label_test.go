@@ -20,7 +20,7 @@ done
 PATH=/usr/sbin:/usr/bin:/sbin:/bin exec mount "${args[@]}"
 `
 
-// A disk is mounted with the label, and the next agent knows the label of the disk and of a pod
+// A disk is mounted with the label, and the next agent finds the label of the disk and of a pod
 // that uses it. Files of disks mounted without a label are relabelled by the runtime.
 func TestMountDiskWithLabel(t *testing.T) {
 	parity.ProvesPart(t, 7, "VOL-20")

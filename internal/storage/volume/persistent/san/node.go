@@ -142,7 +142,7 @@ func (n node) flush(ctx context.Context, paths []string) (disks []string, err er
 	return disks, nil
 }
 
-// deleteDisks flushes disks and removes them from the kernel.
+// deleteDisks removes disks from the kernel, which flushes their caches.
 func (n node) deleteDisks(disks []string) error {
 	for _, disk := range disks {
 		path := n.sys("block", disk, "device", "delete")

@@ -62,13 +62,14 @@ var (
 	_ persistent.Labeller = (*Plugin)(nil)
 )
 
-// NewISCSI makes the plugin for iSCSI, NewFC that for Fibre Channel.
+// NewISCSI makes the plugin for iSCSI.
 func NewISCSI(cfg Config) *Plugin {
 	cfg.Tools.Alive = volume.Alive // formatting and repair have no time limit
 	n := node{cfg.Machine, cfg.Tools}
 	return &Plugin{cfg: cfg, net: iscsi{n}, node: n}
 }
 
+// NewFC makes the plugin for Fibre Channel.
 func NewFC(cfg Config) *Plugin {
 	cfg.Tools.Alive = volume.Alive
 	n := node{cfg.Machine, cfg.Tools}
@@ -263,7 +264,7 @@ func (p *Plugin) Publish(ctx context.Context, req persistent.Request) (persisten
 	out := persistent.Published{Path: req.Place.Path, ReadOnly: r.readOnly, Relabel: req.Label == ""}
 	global := p.global(*r)
 	done := false
-	err = p.cfg.Guard.Do(ctx, req.Place.Path, "look at volume", func() (err error) {
+	err = p.cfg.Guard.Do(ctx, req.Place.Path, "check mount point", func() (err error) {
 		if done, err = mount.IsPoint(req.Place.Path); errors.Is(err, fs.ErrNotExist) {
 			err = nil
 		}
@@ -352,7 +353,7 @@ func (p *Plugin) DeviceOf(place volume.Place) (persistent.Traits, error) {
 // checkWord validates user input that becomes part of a path and of an argument.
 func checkWord(what, s string) error {
 	if s == "" || s[0] == '-' || s[0] == '.' || strings.ContainsAny(s, "/ \t\n\x00") {
-		return fmt.Errorf("%s %q is not one", what, s)
+		return fmt.Errorf("%s %q is invalid", what, s)
 	}
 	return nil
 }

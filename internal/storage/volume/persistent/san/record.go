@@ -104,7 +104,7 @@ func (p *Plugin) readRecord(path string) (record, error) {
 		err = json.Unmarshal(text, &r)
 	}
 	if err == nil && (r.ID == "" || p.recordPath(r) != path) {
-		err = errors.New("it is not of the disk that its name says")
+		err = errors.New("it belongs to another disk")
 	}
 	if err != nil {
 		return record{}, fmt.Errorf("read record %s: %w", path, err)
@@ -131,7 +131,7 @@ func (p *Plugin) restore(r record) error {
 		return failed
 	}
 	p.cfg.Sharing.Events.Node(v1.EventTypeWarning, checkpoint.EventUnusable,
-		fmt.Sprintf("%v; it is kept as %s, and made anew for %s", err, aside, r.ID))
+		fmt.Sprintf("%v; it is kept as %s, and restored for %s", err, aside, r.ID))
 	return nil
 }
 

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// targetLocks serializes attach and detach per target: a detach must know which other disks use the
-// target.
+// targetLocks serializes attach and detach per target: a detach depends on which other disks use
+// the target.
 type targetLocks struct {
 	mu sync.Mutex
 	of map[string]*turn

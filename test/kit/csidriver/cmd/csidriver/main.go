@@ -1,5 +1,5 @@
-// Command csidriver serves the test driver as a process of its own, until it is
-// asked to end.
+// Command csidriver serves the test driver as a process of its own, until SIGINT or
+// SIGTERM.
 package main
 
 import (
