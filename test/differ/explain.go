@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -18,7 +19,12 @@ var (
 	tokenFile     = regexp.MustCompile(`^volumes/kubernetes\.io~projected/[^/]+/\.\.VERSION/token$`)
 	ofAUser       = regexp.MustCompile(`^-rw------- owner [1-9]\d*:0 content TOKEN$`)
 	directoryOf   = regexp.MustCompile(`^containers/([^/]+)$`)
-	beginsBefore  = regexp.MustCompile(`^(?:CreateContainer|StartContainer|ExecSync) (\S+)#(\d+).* before ` +
+	ofContainer   = regexp.MustCompile(`^(?:StopContainer|ExecSync) (\S+)#\d+ `)
+	shownEnded    = regexp.MustCompile(`^container (\S+): terminated `)
+	stateOfOne    = regexp.MustCompile(`^status\.(?:initC|c)ontainerStatuses\[([^\]]+)\]\.state$`)
+	notStopped    = regexp.MustCompile(
+		`failed to "KillContainer" for "(\S+)" with KillContainerError: "rpc error: code = Unavailable `)
+	beginsBefore = regexp.MustCompile(`^(?:CreateContainer|StartContainer|ExecSync) (\S+)#(\d+).* before ` +
 		`(?:CreateContainer|StartContainer|ExecSync) (\S+)#\d+`)
 )
 
@@ -139,6 +145,100 @@ func endedBeforeItsMirrorPod(d Difference) bool {
 	}
 	never := d.Kind == "pod" && d.Where == "pod" && d.Theirs == "gone" || d.Kind == "seen" && d.Theirs == absent
 	return never && !d.scene.shown[1] && d.scene.ended[0] && d.scene.has(1, "StopPodSandbox#")
+}
+
+// ofAStopWithoutRuntime reports whether upstream's agent could not stop a container while the runtime was down, and
+// stopped only the sandbox afterwards, and the difference is in how the container was stopped.
+func ofAStopWithoutRuntime(d Difference) bool {
+	m := ofContainer.FindStringSubmatch(d.Ours)
+	switch {
+	case !slices.Contains(d.Between, restartRuntime):
+		return false
+	case d.Kind == "call" && d.Theirs == absent:
+		if m != nil && strings.HasPrefix(d.Ours, "ExecSync ") && !d.Life.hasPreStop(m[1]) {
+			return false
+		}
+	case d.Kind == "seen" && d.Theirs == absent:
+		m = shownEnded.FindStringSubmatch(d.Ours)
+	case d.Kind == "pod":
+		m = stateOfOne.FindStringSubmatch(d.Where)
+	default:
+		return false
+	}
+	return m != nil && d.scene.has(0, "StopContainer "+m[1]+"#") && d.scene.has(1, "StopPodSandbox#") &&
+		!d.scene.has(1, "StopContainer "+m[1]+"#") && slices.ContainsFunc(d.scene.reported[1], func(e string) bool {
+		return strings.HasPrefix(e, "Warning FailedKillPod: ") &&
+			slices.ContainsFunc(notStopped.FindAllStringSubmatch(e, -1), func(n []string) bool { return n[1] == m[1] })
+	})
+}
+
+// pastItsDeadline reports whether a pod with a deadline was created while the runtime was down, exceeded the deadline
+// on both sides, and one side had started more containers by then, after a call that failed because of the runtime.
+func pastItsDeadline(d Difference) bool {
+	late := d.Life.late() && len(d.Between) > 0 && d.Between[0] == restartRuntime
+	if !late || d.Life.Pod.Spec.ActiveDeadlineSeconds == nil || !d.ended() {
+		return false
+	}
+	for _, reported := range d.scene.reported {
+		if !slices.ContainsFunc(reported, ofTheDeadline.MatchString) {
+			return false
+		}
+	}
+	delayed := slices.ContainsFunc(slices.Concat(d.scene.reported[0], d.scene.reported[1]), runtimeAway.MatchString)
+	unlike := slices.ContainsFunc(containers(d.Life.Pod), func(c corev1.Container) bool {
+		return d.scene.startedMore(0, c.Name) || d.scene.startedMore(1, c.Name)
+	})
+	if !delayed || !unlike {
+		return false
+	}
+	switch d.Kind {
+	case "pod":
+		return strings.HasPrefix(d.Where, "status.conditions[") || strings.Contains(d.Where, "ontainerStatuses[")
+	case "call", "event":
+		return (d.Ours == absent) != (d.Theirs == absent)
+	case "seen":
+		return true
+	}
+	return false
+}
+
+// ofAPodThatWasStoppedSlowly reports whether our agent alone has shown that a pod runs, whose containers ran only for a
+// short time and whose sandbox took long to stop. The phase of a pod that has ended does not change before that.
+func ofAPodThatWasStoppedSlowly(d Difference) bool {
+	slowly := slices.ContainsFunc(d.Life.Faults,
+		func(f Fault) bool { return f.Method == "StopPodSandbox" && f.DelayMS > 0 })
+	shown := d.Kind == "seen" && strings.HasPrefix(d.Ours, "phase: Running ") && d.Theirs == absent
+	if !shown || !slowly || !d.ended() {
+		return false
+	}
+	return !slices.ContainsFunc(slices.Concat(d.scene.asked[0], d.scene.asked[1]), func(call string) bool {
+		m := startOf.FindStringSubmatch(call)
+		return m != nil && d.Life.regular(m[1]) && (m[2] != "0" || !runsShortly(d.Life.program(m[1], 0)))
+	})
+}
+
+// runsShortly reports whether a program ends by itself so soon that it need not be shown as running.
+func runsShortly(program string) bool {
+	m := shortProgram.FindStringSubmatch(program)
+	if m == nil {
+		return false
+	}
+	length, err := time.ParseDuration(m[1] + "s")
+	return err == nil && length < passing
+}
+
+// wasDeferred reports whether a side has reported, or shows, that the node's pressure deferred a resize. The event
+// may be lost.
+func (sc *scene) wasDeferred(side int) bool {
+	return slices.ContainsFunc(sc.reported[side], deferredForPressure) ||
+		strings.Contains(sc.looks[side]["status.conditions[PodResizePending]"], "The node had condition: [DiskPressure]")
+}
+
+// hasPreStop reports whether a container has a preStop hook.
+func (l *Life) hasPreStop(name string) bool {
+	return slices.ContainsFunc(containers(l.Pod), func(c corev1.Container) bool {
+		return c.Name == name && c.Lifecycle != nil && c.Lifecycle.PreStop != nil
+	})
 }
 
 // regular reports whether one of spec.containers has the name.

@@ -293,3 +293,149 @@ func TestRuleForAStaticPodThatEndsWhileCutOff(t *testing.T) {
 	variants(t, make("pod", "pod", "there", "gone"), others...)
 	variants(t, make("seen", "phase", "phase: Succeeded  ", absent), others...)
 }
+
+func TestRuleForAStopWhileTheRuntimeIsDown(t *testing.T) {
+	const failed = `Warning FailedKillPod: error killing pod: [failed to "KillContainer" for "main" with ` +
+		`KillContainerError: "rpc error: code = Unavailable desc = no", failed to "KillContainer" for "extra" with ` +
+		`KillContainerError: "rpc error: code = Unavailable desc = no"], about Pod , from kubelet`
+	make := func(kind, where, ours, theirs string) func() Difference {
+		return func() Difference {
+			p := podOf()
+			p.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{}}
+			return Difference{
+				Kind: kind, Where: where, Ours: ours, Theirs: theirs, Between: []string{restartRuntime},
+				Life: &Life{Pod: p},
+				scene: &scene{
+					asked: [2][]string{
+						{"StopContainer extra#0 within 2 s", "StopContainer main#1 within 2 s", "StopPodSandbox#0"},
+						{"StopContainer side#0 within 2 s", "StopPodSandbox#0"},
+					},
+					reported: [2][]string{nil, {failed}},
+				},
+			}
+		}
+	}
+	others := []variant{
+		{"while it ran", func(d *Difference) { d.Between[0] = restartAgent }},
+		{"stopped upstream", func(d *Difference) { d.scene.asked[1] = append(d.scene.asked[0], d.scene.asked[1]...) }},
+		{"not stopped here", func(d *Difference) { d.scene.asked[0] = []string{"StopPodSandbox#0"} }},
+		{"in a sandbox that lives", func(d *Difference) { d.scene.asked[1] = nil }},
+		{"without a failure", func(d *Difference) { d.scene.reported[1] = nil }},
+		{"that failed for another reason", func(d *Difference) {
+			d.scene.reported[1][0] = strings.ReplaceAll(failed, "Unavailable", "Unknown")
+		}},
+		{"that failed here", func(d *Difference) {
+			d.scene.reported[0], d.scene.reported[1] = d.scene.reported[1], nil
+		}},
+		{"of others alone", func(d *Difference) {
+			d.scene.reported[1][0] = strings.NewReplacer(`"main"`, `"side"`, `"extra"`, `"other"`).Replace(failed)
+		}},
+	}
+	variants(t, make("call", "", "StopContainer main#1 within 2 s", absent), append(others,
+		variant{"of a sidecar", func(d *Difference) { d.Ours = "StopContainer side#0 within 2 s" }},
+		variant{"by theirs", func(d *Difference) { d.Ours, d.Theirs = absent, d.Ours }},
+		variant{"a start", func(d *Difference) { d.Ours = "StartContainer main#1" }})...)
+	variants(t, make("call", "", "ExecSync main#1 [hook 0 0s] within 0 s", absent), append(others,
+		variant{"of another hook", func(d *Difference) { d.Life.Pod.Spec.Containers[0].Lifecycle.PreStop = nil }})...)
+	variants(t, make("seen", "container main", `container main: terminated 143 signal 0 Error "", 1 restarts`, absent),
+		append(others, variant{"that runs", func(d *Difference) { d.Ours = "container main: running, 1 restarts" }})...)
+	variants(t, make("pod", "status.containerStatuses[main].state", "terminated.exitCode=143", "terminated.exitCode=137"),
+		append(others, variant{"its restarts", func(d *Difference) {
+			d.Where = "status.containerStatuses[main].restartCount"
+		}})...)
+}
+
+func TestRuleForADeadlineAfterTheRuntimeWasDown(t *testing.T) {
+	const (
+		deadline = "Normal DeadlineExceeded: Pod was active on the node longer than the specified deadline, about Pod "
+		away     = "Warning FailedCreatePodSandBox: Failed to create pod sandbox: rpc error: code = Unavailable desc = no"
+	)
+	make := func(kind, where, ours, theirs string) func() Difference {
+		return func() Difference {
+			p, limit := podOf(), int64(8)
+			p.Spec.ActiveDeadlineSeconds = &limit
+			return Difference{
+				Kind: kind, Where: where, Ours: ours, Theirs: theirs, Between: []string{restartRuntime, nothing},
+				Life: &Life{Pod: p, Acts: []Act{{Down: []Step{{Verb: create}}}}},
+				scene: &scene{
+					ended:    [2]bool{true, true},
+					reported: [2][]string{{deadline}, {deadline, away}},
+					asked:    [2][]string{{"StartContainer init#0", "StartContainer main#0"}, {"StartContainer init#0"}},
+				},
+			}
+		}
+	}
+	others := []variant{
+		{"created before", func(d *Difference) { d.Life.Acts = steps(Step{Verb: create}) }},
+		{"while the agent was down", func(d *Difference) { d.Between[0] = restartAgent }},
+		{"without a deadline", func(d *Difference) { d.Life.Pod.Spec.ActiveDeadlineSeconds = nil }},
+		{"that goes on upstream", func(d *Difference) { d.scene.ended[1] = false }},
+		{"that ended for another reason", func(d *Difference) { d.scene.reported[0] = nil }},
+		{"without a failure", func(d *Difference) { d.scene.reported[1] = []string{deadline} }},
+		{"with the same containers", func(d *Difference) { d.scene.asked[1] = d.scene.asked[0] }},
+	}
+	variants(t, make("pod", "status.containerStatuses[main].state", "terminated", "waiting"), append(others,
+		variant{"the phase", func(d *Difference) { d.Where = "status.phase" }})...)
+	variants(t, make("pod", "status.conditions[Initialized]", "status=True", "status=False"), others...)
+	variants(t, make("seen", "condition Ready", "condition Ready: True  ", absent), others...)
+	variants(t, make("event", "Normal Killing", absent, "Normal Killing: Stopping container main"), others...)
+	variants(t, make("call", "", "StopContainer main#0 within 3 s", absent), append(others,
+		variant{"the order", func(d *Difference) { d.Kind = "order" }},
+		variant{"a request", func(d *Difference) { d.Kind = "request" }})...)
+}
+
+func TestRuleForAPodThatIsStoppedSlowly(t *testing.T) {
+	variants(t, func() Difference {
+		return Difference{
+			Kind: "seen", Where: "phase", Ours: "phase: Running  ", Theirs: absent,
+			Life: &Life{
+				Pod: podOf(), Faults: []Fault{{Method: "StopPodSandbox", Times: 1, DelayMS: 19000}},
+				Programs: map[string][]string{"main": {"sleep 6; exit 3", forever}, "side": {forever}},
+			},
+			scene: &scene{
+				ended: [2]bool{true, true},
+				asked: [2][]string{{"StartContainer main#0", "StartContainer side#0"}, {"StartContainer main#0"}},
+			},
+		}
+	},
+		variant{"upstream alone", func(d *Difference) { d.Ours, d.Theirs = d.Theirs, d.Ours }},
+		variant{"another phase", func(d *Difference) { d.Ours = "phase: Failed  " }},
+		variant{"that runs on", func(d *Difference) { d.scene.ended[1] = false }},
+		variant{"stopped at once", func(d *Difference) { d.Life.Faults[0].DelayMS = 0 }},
+		variant{"whose container was stopped slowly", func(d *Difference) {
+			d.Life.Faults[0].Method = "StopContainer"
+		}},
+		variant{"that ran for long", func(d *Difference) { d.Life.Programs["main"][0] = "sleep 20; exit 3" }},
+		variant{"that did not end by itself", func(d *Difference) { d.Life.Programs["main"][0] = forever }},
+		variant{"that was restarted", func(d *Difference) { d.scene.asked[0][0] = "StartContainer main#1" }})
+}
+
+func TestRuleForAResizeWhoseEventWasLost(t *testing.T) {
+	const (
+		shown = "message=The node had condition: [DiskPressure].  reason=Deferred status=True type=PodResizePending"
+		event = `Warning ResizeDeferred: Pod resize Deferred: {"error":"The node had condition: [DiskPressure]. "}`
+		where = "status.conditions[PodResizePending]"
+	)
+	make := func(reported []string, looks flat) func() Difference {
+		return func() Difference {
+			return Difference{
+				Kind: "pod", Where: where, Ours: absent, Theirs: shown, Between: []string{pressNode},
+				Life: &Life{Pod: podOf()},
+				scene: &scene{
+					reported: [2][]string{{event}, reported},
+					looks:    [2]flat{{}, looks},
+				},
+			}
+		}
+	}
+	others := []variant{
+		{"while the node was not pressed", func(d *Difference) { d.Between = nil }},
+		{"another condition", func(d *Difference) { d.Where = "status.conditions[PodResizeInProgress]" }},
+		{"not deferred here", func(d *Difference) { d.scene.reported[0] = nil }},
+	}
+	variants(t, make([]string{event}, flat{}), append(others,
+		variant{"not deferred upstream", func(d *Difference) { d.scene.reported[1] = nil }})...)
+	variants(t, make(nil, flat{where: shown}), append(others, variant{"for want of CPU", func(d *Difference) {
+		d.scene.looks[1] = flat{where: "message=no CPU reason=Deferred status=True type=PodResizePending"}
+	}})...)
+}

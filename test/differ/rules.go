@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -136,6 +135,18 @@ var Rules = []*Rule{
 		is:  ofAStopThatFailed,
 	},
 	{
+		Why: "decision 0129: a container that could not be stopped while the runtime was down is stopped afterwards",
+		is:  ofAStopWithoutRuntime,
+	},
+	{
+		Why: "each agent retries in its own time what failed while the runtime was down, and a deadline may pass first",
+		is:  pastItsDeadline,
+	},
+	{
+		Why: "upstream may skip a short run, and the pod is pending in its status until the sandbox has been stopped",
+		is:  ofAPodThatWasStoppedSlowly,
+	},
+	{
 		Why: "decision 0132: a pod that has ended is not resized",
 		is: func(d Difference) bool {
 			deferred := d.Ours == absent && deferredForPressure(d.Theirs)
@@ -231,8 +242,7 @@ var Rules = []*Rule{
 			shown := strings.Contains(d.Where, "esources") ||
 				strings.HasPrefix(d.Where, "status.conditions[PodResizePending]")
 			return d.Kind == "pod" && shown && slices.Contains(d.Between, pressNode) &&
-				slices.ContainsFunc(d.scene.reported[0], deferredForPressure) &&
-				slices.ContainsFunc(d.scene.reported[1], deferredForPressure)
+				d.scene.wasDeferred(0) && d.scene.wasDeferred(1)
 		},
 	},
 	{
@@ -722,12 +732,7 @@ func ofAShortRun(d Difference) bool {
 	if err != nil {
 		return false
 	}
-	ran := shortProgram.FindStringSubmatch(d.Life.program(m[1], uint32(attempt)))
-	if ran == nil {
-		return false
-	}
-	length, err := time.ParseDuration(ran[1] + "s")
 	call := fmt.Sprintf("StartContainer %s#%s", m[1], m[2])
-	return err == nil && length < passing && slices.Contains(d.scene.asked[0], call) &&
+	return runsShortly(d.Life.program(m[1], uint32(attempt))) && slices.Contains(d.scene.asked[0], call) &&
 		slices.Contains(d.scene.asked[1], call)
 }

@@ -18,7 +18,7 @@ func First() {
 	dir := os.Getenv(folderEnv)
 	status := live(dir)
 	if err := os.WriteFile(filepath.Join(dir, statusFile), []byte(status+"\n"), 0o644); err != nil {
-		fmt.Println("cannot write down the exit status:", err)
+		fmt.Println("failed to write the exit status:", err)
 	}
 	unix.Sync()
 	err := unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)

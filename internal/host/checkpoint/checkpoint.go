@@ -67,7 +67,7 @@ func Put(path string, content []byte, how How) error {
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
-		return fmt.Errorf("write down %s: %w", dir, err)
+		return fmt.Errorf("sync directory %s: %w", dir, err)
 	}
 	return errors.Join(d.Sync(), d.Close())
 }

@@ -115,14 +115,14 @@ func containerAnnotations(p *v1.Pod, c *v1.Container, attempt int, extra map[str
 	if c.Lifecycle != nil && c.Lifecycle.PreStop != nil {
 		b, err := json.Marshal(c.Lifecycle.PreStop)
 		if err != nil {
-			return nil, fmt.Errorf("write down the preStop hook: %w", err)
+			return nil, fmt.Errorf("record the preStop hook: %w", err)
 		}
 		a[pod.AnnotationPreStopHandler] = string(b)
 	}
 	if len(c.Ports) > 0 {
 		b, err := json.Marshal(c.Ports)
 		if err != nil {
-			return nil, fmt.Errorf("write down the ports: %w", err)
+			return nil, fmt.Errorf("record the ports: %w", err)
 		}
 		a[pod.AnnotationPorts] = string(b)
 	}

@@ -149,6 +149,8 @@ type pullState struct {
 	// away is the pause after the last failure if the runtime could not be reached. Only the work for the request uses
 	// it.
 	away time.Duration
+	// tried says whether the Pulling event was sent during these failures. It is used like away.
+	tried bool
 }
 
 // New makes a manager. Work begins with the first request.

@@ -22,6 +22,7 @@ import (
 // is to be checked.
 func (m *Manager) work(ctx context.Context, st *pullState, done bool) {
 	req := st.req
+	st.tried = st.tried && st.away > 0
 	tagged, err := withTag(req.Image)
 	if err != nil {
 		m.fail(ctx, st, pod.EventInspectFailed,
@@ -115,9 +116,10 @@ func (m *Manager) pull(ctx context.Context, st *pullState, spec *runtimeapi.Imag
 		})
 		return
 	}
-	if st.away == 0 {
+	if !st.tried {
 		m.event(ctx, req, v1.EventTypeNormal, pod.EventPulling, fmt.Sprintf("Pulling image %q", req.Image))
 	}
+	st.tried = true
 	ref, took, err := m.pullInTurn(ctx, req, spec)
 	if err != nil {
 		text, shown := fmt.Sprintf("Failed to pull image %q: %v", req.Image, err), failedPull(req.Image, err)
