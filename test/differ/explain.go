@@ -11,18 +11,20 @@ import (
 )
 
 var (
-	stopOf        = regexp.MustCompile(`StopContainer (\S+)#\d+`)
-	startAgainOf  = regexp.MustCompile(`(?:CreateContainer|StartContainer) (\S+)#[1-9]\d*`)
-	startOf       = regexp.MustCompile(`^StartContainer (\S+)#(\d+)$`)
-	stoppingOf    = regexp.MustCompile(`^(?:StopContainer (\S+)#|Normal Killing: Stopping container (\S+), about)`)
-	failedPreStop = regexp.MustCompile(`^Warning FailedPreStopHook: .* about Pod spec\.\w+\{(\S+)\}`)
-	tokenFile     = regexp.MustCompile(`^volumes/kubernetes\.io~projected/[^/]+/\.\.VERSION/token$`)
-	ofAUser       = regexp.MustCompile(`^-rw------- owner [1-9]\d*:0 content TOKEN$`)
-	directoryOf   = regexp.MustCompile(`^containers/([^/]+)$`)
-	ofContainer   = regexp.MustCompile(`^(?:StopContainer|ExecSync) (\S+)#\d+ `)
-	shownEnded    = regexp.MustCompile(`^container (\S+): terminated `)
-	stateOfOne    = regexp.MustCompile(`^status\.(?:initC|c)ontainerStatuses\[([^\]]+)\]\.state$`)
-	notStopped    = regexp.MustCompile(
+	stopOf         = regexp.MustCompile(`StopContainer (\S+)#\d+`)
+	startAgainOf   = regexp.MustCompile(`(?:CreateContainer|StartContainer) (\S+)#[1-9]\d*`)
+	startOf        = regexp.MustCompile(`^StartContainer (\S+)#(\d+)$`)
+	stoppingOf     = regexp.MustCompile(`^(?:StopContainer (\S+)#|Normal Killing: Stopping container (\S+), about)`)
+	failedPreStop  = regexp.MustCompile(`^Warning FailedPreStopHook: .* about Pod spec\.\w+\{(\S+)\}`)
+	tokenFile      = regexp.MustCompile(`^volumes/kubernetes\.io~projected/[^/]+/\.\.VERSION/token$`)
+	ofAUser        = regexp.MustCompile(`^-rw------- owner (\d+):0 content TOKEN$`)
+	directoryOf    = regexp.MustCompile(`^containers/([^/]+)$`)
+	ofContainer    = regexp.MustCompile(`^(?:StopContainer|ExecSync) (\S+)#\d+ `)
+	shownEnded     = regexp.MustCompile(`^container (\S+): terminated `)
+	stateOfOne     = regexp.MustCompile(`^status\.(?:initC|c)ontainerStatuses\[([^\]]+)\]\.state$`)
+	killedForProbe = regexp.MustCompile(
+		`^Normal Killing: Container (\S+) failed (?:liveness|startup) probe, will be restarted`)
+	notStopped = regexp.MustCompile(
 		`failed to "KillContainer" for "(\S+)" with KillContainerError: "rpc error: code = Unavailable `)
 	beginsBefore = regexp.MustCompile(`^(?:CreateContainer|StartContainer|ExecSync) (\S+)#(\d+).* before ` +
 		`(?:CreateContainer|StartContainer|ExecSync) (\S+)#\d+`)
@@ -169,6 +171,40 @@ func ofAStopWithoutRuntime(d Difference) bool {
 		!d.scene.has(1, "StopContainer "+m[1]+"#") && slices.ContainsFunc(d.scene.reported[1], func(e string) bool {
 		return strings.HasPrefix(e, "Warning FailedKillPod: ") &&
 			slices.ContainsFunc(notStopped.FindAllStringSubmatch(e, -1), func(n []string) bool { return n[1] == m[1] })
+	})
+}
+
+// ofARestartThatFailed reports whether upstream's agent stopped a container for its probe, failed to start it again,
+// and ended the pod because the container had exited with 0.
+func ofARestartThatFailed(d Difference) bool {
+	if d.Kind == "request" || d.Kind == "file" || d.Life.Pod.Spec.RestartPolicy != corev1.RestartPolicyOnFailure {
+		return false
+	}
+	return slices.ContainsFunc(d.Life.Pod.Spec.Containers, func(c corev1.Container) bool {
+		killed := func(side int) bool {
+			return slices.ContainsFunc(d.scene.reported[side], func(e string) bool {
+				m := killedForProbe.FindStringSubmatch(e)
+				return m != nil && m[1] == c.Name
+			})
+		}
+		failed := d.scene.failed(1, "CreateContainer "+c.Name+"#") || d.scene.failed(1, "StartContainer "+c.Name+"#")
+		return failed && killed(0) && killed(1) && d.scene.startedMore(0, c.Name) && !d.scene.startedMore(1, c.Name)
+	})
+}
+
+// ownedByUser reports whether a token is readable by the user of the pod's containers alone. Root is such a user if the
+// pod says so.
+func ownedByUser(p *corev1.Pod, file string) bool {
+	m := ofAUser.FindStringSubmatch(file)
+	if m == nil || m[1] != "0" {
+		return m != nil
+	}
+	root := func(uid *int64) bool { return uid != nil && *uid == 0 }
+	if sc := p.Spec.SecurityContext; sc != nil && root(sc.RunAsUser) {
+		return true
+	}
+	return slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool {
+		return c.SecurityContext != nil && root(c.SecurityContext.RunAsUser)
 	})
 }
 

@@ -79,13 +79,23 @@ func TestRuleForAHookThatARetryRunsAgain(t *testing.T) {
 }
 
 func TestRuleForATokenBesideAnEphemeralContainer(t *testing.T) {
-	variants(t, func() Difference {
-		return Difference{
-			Kind: "file", Where: "volumes/kubernetes.io~projected/kube-api-access-RANDOM/..VERSION/token",
-			Ours: "-rw------- owner 1001:0 content TOKEN", Theirs: "-rw-r--r-- owner 0:0 content TOKEN",
-			Life: &Life{Pod: podOf(), Acts: steps(Step{Verb: ephemeral})}, Between: []string{restartAgent}, scene: &scene{},
+	make := func(owner string) func() Difference {
+		return func() Difference {
+			p, uid := podOf(), int64(0)
+			if owner == "0" {
+				p.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{RunAsUser: &uid}
+			}
+			return Difference{
+				Kind: "file", Where: "volumes/kubernetes.io~projected/kube-api-access-RANDOM/..VERSION/token",
+				Ours: "-rw------- owner " + owner + ":0 content TOKEN", Theirs: "-rw-r--r-- owner 0:0 content TOKEN",
+				Life: &Life{Pod: p, Acts: steps(Step{Verb: ephemeral})}, Between: []string{restartAgent}, scene: &scene{},
+			}
 		}
-	},
+	}
+	variants(t, make("0"), variant{"of root by default", func(d *Difference) {
+		d.Life.Pod.Spec.Containers[0].SecurityContext = nil
+	}})
+	variants(t, make("1001"),
 		variant{"open here", func(d *Difference) { d.Ours, d.Theirs = d.Theirs, d.Ours }},
 		variant{"without an ephemeral container", func(d *Difference) { d.Life.Acts = nil }},
 		variant{"written once", func(d *Difference) { d.Between = nil }},
@@ -343,6 +353,47 @@ func TestRuleForAStopWhileTheRuntimeIsDown(t *testing.T) {
 		append(others, variant{"its restarts", func(d *Difference) {
 			d.Where = "status.containerStatuses[main].restartCount"
 		}})...)
+}
+
+func TestRuleForARestartThatFailed(t *testing.T) {
+	const killed = "Normal Killing: Container main failed liveness probe, will be restarted, about Pod spec.containers{main}"
+	make := func(kind, where, ours, theirs string) func() Difference {
+		return func() Difference {
+			p := podOf()
+			p.Spec.RestartPolicy = corev1.RestartPolicyOnFailure
+			return Difference{
+				Kind: kind, Where: where, Ours: ours, Theirs: theirs,
+				Life: &Life{Pod: p},
+				scene: &scene{
+					reported: [2][]string{{killed}, {killed}},
+					asked: [2][]string{
+						{"CreateContainer main#1 fails", "CreateContainer main#1", "StartContainer main#1"},
+						{"CreateContainer main#1 fails"},
+					},
+				},
+			}
+		}
+	}
+	others := []variant{
+		{"always", func(d *Difference) { d.Life.Pod.Spec.RestartPolicy = corev1.RestartPolicyAlways }},
+		{"killed for another reason", func(d *Difference) {
+			d.scene.reported[1] = []string{"Normal Killing: Stopping container main, about Pod spec.containers{main}"}
+		}},
+		{"killed upstream alone", func(d *Difference) { d.scene.reported[0] = nil }},
+		{"without a failure", func(d *Difference) { d.scene.asked[1] = []string{"CreateContainer main#0"} }},
+		{"started on both sides", func(d *Difference) { d.scene.asked[1] = d.scene.asked[0] }},
+		{"started on neither side", func(d *Difference) { d.scene.asked[0] = d.scene.asked[1] }},
+		{"of another container", func(d *Difference) {
+			for side := range d.scene.reported {
+				d.scene.reported[side] = []string{strings.ReplaceAll(killed, "main", "side")}
+			}
+		}},
+	}
+	variants(t, make("pod", "status.phase", "Running", "Succeeded"), others...)
+	variants(t, make("seen", "phase", absent, "phase: Succeeded  "), others...)
+	variants(t, make("call", "", "StartContainer main#1", absent), append(others,
+		variant{"a request", func(d *Difference) { d.Kind = "request" }},
+		variant{"a file", func(d *Difference) { d.Kind = "file" }})...)
 }
 
 func TestRuleForADeadlineAfterTheRuntimeWasDown(t *testing.T) {

@@ -139,6 +139,10 @@ var Rules = []*Rule{
 		is:  ofAStopWithoutRuntime,
 	},
 	{
+		Why: "decision 0146: a container that was stopped for its probe is started again, also after a start that failed",
+		is:  ofARestartThatFailed,
+	},
+	{
 		Why: "each agent retries in its own time what failed while the runtime was down, and a deadline may pass first",
 		is:  pastItsDeadline,
 	},
@@ -388,7 +392,7 @@ var Rules = []*Rule{
 	{
 		Why: "upstream opens the token of a pod to all users when it writes it anew and the pod has an ephemeral container",
 		is: func(d Difference) bool {
-			return d.Kind == "file" && tokenFile.MatchString(d.Where) && ofAUser.MatchString(d.Ours) &&
+			return d.Kind == "file" && tokenFile.MatchString(d.Where) && ownedByUser(d.Life.Pod, d.Ours) &&
 				d.Theirs == "-rw-r--r-- owner 0:0 content TOKEN" && len(d.Life.steps(ephemeral)) > 0 && d.restarted()
 		},
 	},
